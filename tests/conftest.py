@@ -207,17 +207,19 @@ def spared() -> Callable[[], frozenset[int]]:
 @pytest.fixture(scope="session", autouse=True)
 def what_is_kept_has_started() -> None:
     """Start what a process keeps for its life, before a test's world is looked at."""
-    from toolcell.client import blocking  # now, as it imports gRPC, which reads the variable above
+    import grpc.aio  # now, as it reads the variable above
 
     async def keep() -> None:
-        blocking._keep_grpc_running()  # pyright: ignore[reportPrivateUsage]
+        grpc.aio.init_grpc_aio()  # of the servers of tests: with the last one its threads and descriptors would end
 
     asyncio.run(keep())
     if sys.platform == "linux":
+        from toolcelld.cell.processes import processes
         from toolcelld.files import looks
         from toolcelld.inspector import process
 
         looks.start()
+        processes.start_threads()
         process.confinement()
 
 

@@ -78,10 +78,11 @@ def components(sbom: bytes) -> dict[tuple[str, str], str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_wheel_says_which_npm_packages_are_in_it(tmp_path: Path) -> None:
+def test_the_wheel_says_which_npm_packages_are_in_it_and_what_an_installation_brings(tmp_path: Path) -> None:
     with zipfile.ZipFile(build_wheel(tmp_path)) as archive:
         shipped = {Path(name).name: archive.read(name) for name in archive.namelist() if "/sboms/" in name}
-    assert {name.split(".")[0] for name in shipped} == {"opencode-plugin", "scripts"}
+    assert {name.split(".")[0] for name in shipped} == {"opencode-plugin", "scripts", "toolcell"}
+    assert shipped["toolcell.cdx.json"] == (ROOT / ".ci/lock" / "toolcell.cdx.json").read_bytes()
     assert ("protobufjs", "7.6.6") in components(shipped["opencode-plugin.cdx.json"])
     assert ("zod", "4.6.7") in components(shipped["scripts.cdx.json"])
 

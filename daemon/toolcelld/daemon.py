@@ -34,8 +34,10 @@ from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
 from toolcelld.cell.zygote import Zygote
 from toolcelld.config.load import Config, load
 from toolcelld.environments.builder import Environments
+from toolcelld.environments.engine import ENGINES, engine_here
 from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import Lock, Manager, Manifest
+from toolcelld.environments.programs import programs_of
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, LogLine, OperatorEvent
 from toolcelld.files.looks import look
@@ -331,6 +333,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     async def reload(self) -> tuple[int, int, list[Any]]:
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
         self.config = await asyncio.to_thread(self._load_config)
+        await asyncio.to_thread(self._fix_programs)
         trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
         hooks = await self._load_hooks(self.config)
         self.ruleset = replace(self.ruleset, config=self.config, trusts=trusts, hooks=hooks)
@@ -346,6 +349,17 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         problems = [problem for catalog in catalogs for problem in catalog.problems]
         return len(catalogs), sum(len(catalog.tools) for catalog in catalogs), problems
 
+    def _fix_programs(self) -> None:
+        """Find what the daemon starts, before any tool runs, and take nothing from where profiles let tools write. Blocks."""
+        programs = programs_of(self.environment.get("PATH", os.defpath), os.path.expanduser("~"))
+        programs.avoid([place for profile in self.config.profiles.values() for place in profile.writable])
+        for engine in ENGINES:
+            engine_here(engine)
+        commands = (secret.command[0] for secret in self.config.secrets.values() if secret.command)
+        for name in ("uv", *commands):
+            if os.sep not in name:
+                programs.find(name)
+
     # Its life
 
     @contextlib.asynccontextmanager
@@ -355,6 +369,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         On an exception within, the cells are ended, and the rest is left to the end of the process.
         """
         inspector.start()
+        await asyncio.to_thread(self._fix_programs)
         await self.store.start()
         await self.spills.start()
         await self._temporary_directories.start()

@@ -2,6 +2,9 @@
 
 Readers that follow the log have bounded queues; a reader that is too slow loses the oldest lines and gets their number.
 
+What clients and tools cause writes only so many lines: of each kind of record, which is the line of code that makes it,
+`KIND_LINES_MAX` pass in a minute, and of the rest their number, when the minute is over.
+
 A record of the daemon's own log is one line: file names, hosts and the texts of exceptions come from projects and
 tools, and a newline in them would look like another record to a reader of the log or to the journal.
 """
@@ -29,6 +32,7 @@ __all__ = [
     "Broadcast",
     "EventLog",
     "EventLogHandler",
+    "FloodFilter",
     "LogLine",
     "OneLineFormatter",
     "OperatorEvent",
@@ -42,6 +46,9 @@ LINES_MAX: Final = 10_000
 BYTES_MAX: Final = 4 * 1024 * 1024
 QUEUE_MAX: Final = 1000
 TEXT_CHARACTERS_MAX: Final = 16 * 1024
+KIND_LINES_MAX: Final = 60
+"""Of one kind in a window: what a person reads of it, and a hundredth of what a loop of refused requests makes."""
+WINDOW_SECONDS: Final = 60.0
 
 T = TypeVar("T")
 
@@ -85,7 +92,7 @@ class Broadcast(Generic[T]):
 
     def publish(self, item: T) -> None:
         """Queue an item for every reader; never blocks."""
-        for reader in self.readers:
+        for reader in list(self.readers):
             reader.put(item)
 
     @contextmanager
@@ -178,6 +185,62 @@ class EventLogHandler(logging.Handler):
         line = LogLine(time.time(), "daemon", record.levelname.lower(), self.format(record))
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event_log.write, line)
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The records of one kind in the current window."""
+
+    since: float
+    passed: int = 0
+    left_out: int = 0
+
+
+class FloodFilter(logging.Filter):
+    """Lets a bounded number of records of each kind pass, from any thread; one instance serves several handlers.
+
+    Args:
+        loop: Runs the timer after which the number of those that were left out is logged.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._lock = threading.Lock()
+        # The mutable state, by logger, file and line: no more kinds than the code has lines that log.
+        self._kinds: dict[tuple[str, str, int], _Kind] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written; asked again about the same one, the same."""
+        known: bool | None = getattr(record, "passes", None)
+        if known is None:
+            known = self._passes(record)
+            record.passes = known
+        return known
+
+    def _passes(self, record: logging.LogRecord) -> bool:
+        key, now = (record.name, record.pathname, record.lineno), self._loop.time()
+        with self._lock:
+            kind = self._kinds.get(key)
+            if kind is None or (now - kind.since >= WINDOW_SECONDS and not kind.left_out):
+                kind = self._kinds[key] = _Kind(now)
+            if kind.passed < KIND_LINES_MAX:
+                kind.passed += 1
+                return True
+            kind.left_out += 1
+            if kind.left_out == 1 and not self._loop.is_closed():
+                wait = max(0.0, kind.since + WINDOW_SECONDS - now)
+                self._loop.call_soon_threadsafe(self._loop.call_later, wait, self._tell, key, record)
+            return False
+
+    def _tell(self, key: tuple[str, str, int], first: logging.LogRecord) -> None:
+        """Log how many records of a kind were left out, as one that passes, and begin another window."""
+        with self._lock:
+            kind = self._kinds.pop(key)
+        text = f"{kind.left_out} more records like this one were left out in the last minute: {first.getMessage()}"
+        told = logging.LogRecord(first.name, first.levelno, first.pathname, first.lineno, text, (), None)
+        told.passes = True
+        logging.getLogger(first.name).handle(told)
 
 
 def log_place(environment: Mapping[str, str]) -> str:

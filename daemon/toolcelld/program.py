@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 import toolcelld
 from toolcell import _paths
-from toolcell._own_grpc import older_pollers
 from toolcell._printable import printable
 from toolcell._units import parse_seconds
 from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.detach import detached
 from toolcelld.files.owners import walk
+from toolcelld.pollers import older_pollers
 from toolcelld.runtime_directory import AccessError, AlreadyRunning, RuntimeDirectory
 from toolcelld.worker.zygote.launch import launch
 
@@ -80,6 +80,7 @@ def _run(
     linux.set_dumpable(False)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a cell takes nine descriptors, a session two
+    linux.schedule_ahead(session=arguments.detach or os.getsid(0) == os.getpid())
     cgroups = CgroupTree.claim()
     try:
         launched = launch(sys.executable)

@@ -28,9 +28,10 @@ import toolcelld
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
+from toolcelld.cell.processes import processes
 from toolcelld.config.load import ConfigError
 from toolcelld.daemon import Daemon, DaemonOptions
-from toolcelld.event_log import EventLogHandler
+from toolcelld.event_log import EventLogHandler, FloodFilter
 from toolcelld.files import looks
 from toolcelld.lifecycle import DaemonEvent
 from toolcelld.rpc.agent_service import ToolCell
@@ -95,10 +96,14 @@ async def run(
     loop = asyncio.get_running_loop()
     loop.set_default_executor(looks.started(ThreadPoolExecutor(THREADS, "toolcell"), THREADS))
     looks.start()
+    processes.start_threads()
     async with asyncio.TaskGroup() as tasks:
         daemon = Daemon(options, cgroups, zygote, tasks)
         handler = EventLogHandler(daemon.logbook, loop)
         logging.getLogger().addHandler(handler)
+        flood = FloodFilter(loop)
+        for each in logging.getLogger().handlers:
+            each.addFilter(flood)
         logging.getLogger(LOGGER_OF_GRPC).addFilter(_is_no_clients)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop, signal.Signals(number).name)
@@ -111,6 +116,8 @@ async def run(
         try:
             await _serve(daemon, TokenInterceptor(runtime_directory), on_serving)
         finally:
+            for each in logging.getLogger().handlers:
+                each.removeFilter(flood)
             logging.getLogger().removeHandler(handler)
             logging.getLogger(LOGGER_OF_GRPC).removeFilter(_is_no_clients)
             if options.private:

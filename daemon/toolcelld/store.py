@@ -4,9 +4,10 @@ The loop never accesses the disk. `write` queues a statement, and the thread com
 transaction, so that a burst needs one commit and a single write does not wait. Reads use the same thread in the same
 order, so a read sees every earlier write, without a second connection or a lock on the data.
 
-A database error never stops the daemon. A damaged database is renamed and a new one is created; one that cannot be
-opened is replaced by one in memory; writes that a full or busy disk refuses are lost, with a warning. Several daemons
-may share the file: it uses WAL, a busy time-out, and a file lock while it is opened.
+A database error never stops the daemon. A damaged database, or one without our tables, is set aside under another name and
+a new one is created; one that cannot be opened is replaced by one in memory, with what can be read of it; writes that a full
+or busy disk refuses are lost, with a warning. `notices` says what is lost by it, as users decided some of it: whom they
+trust. Several daemons may share the file: it uses WAL, a busy time-out, and a file lock while it is opened.
 
 `output.spill` writes the rows of outputs; the cache of descriptions is part of this module.
 
@@ -17,19 +18,22 @@ switches instead of one, and a read or a cancellation can interrupt it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
+import functools
 import json
 import logging
 import os
 import sqlite3
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["DESCRIPTIONS_MAX", "DESCRIPTION_BYTES_MAX", "Store"]
+__all__ = ["DESCRIPTIONS_MAX", "DESCRIPTION_BYTES_MAX", "Notice", "Store"]
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +94,17 @@ DESCRIPTIONS_MAX = 4096
 DESCRIPTION_BYTES_MAX = 256 * 1024
 # The last use is updated at most hourly, so that opening a session with a thousand files does not write a thousand rows.
 _USE_SECONDS = 3600.0
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# The last one is said of tables that are not as a migration expects them.
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
+# Damaged databases that are kept; the latest one replaces the last of them.
+_ASIDE_MAX = 9
+
+
+class Notice(NamedTuple):
+    """What a user has to know of the database."""
+
+    text: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +141,28 @@ class Store:
         self._lock = threading.Lock()
         self._pending: list[_Write] = []
         self._lost = 0
+        self._unusable = ""  # why it is not used
+        self._copied = ""  # that its records were copied into memory then
+        self._unwritten = ""  # why records are lost now
+        self._aside: tuple[str, ...] = ()  # the damaged ones, until the user removes them
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What is lost or cannot be kept, and what to do; empty where all is well. Looks at no disk."""
+        found = [
+            Notice(
+                f"The database was damaged and is set aside as {path}; decisions of trust that were in it are not known.",
+                f"Give them again, toolcell trust DIR, and remove that file and {path}-*",
+            )
+            for path in self._aside
+        ]
+        if self._unusable:
+            text = f"{self.path} cannot be used: {self._unusable}. New decisions of trust end with the daemon"
+            found.append(Notice(f"{text}{self._copied}.", "Mend that, then: toolcell stop"))
+        elif self._unwritten:
+            text = f"{self.path} cannot be written: {self._unwritten}. New decisions of trust end with the daemon."
+            found.append(Notice(text, "Make room, or mend the file system"))
+        return tuple(found)
 
     async def start(self) -> None:
         """Open the database; if that fails, use one in memory."""
@@ -193,13 +229,18 @@ class Store:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             self._database = _open_file(self.path)
             self.durable = True
-        except (sqlite3.Error, OSError, _NewerError) as error:
+        except (sqlite3.Error, OSError, _DamagedError, _NewerError) as error:
             logger.warning(
                 "%s cannot be used: %s. Outputs and descriptions are kept until the daemon ends.",
                 self.path,
                 error,
             )
-            self._database = _migrate(sqlite3.connect(":memory:", isolation_level=None))
+            self._unusable = str(error)
+            self._database = sqlite3.connect(":memory:", isolation_level=None)
+            if not isinstance(error, _NewerError | _DamagedError) and _copied(self.path, self._database):
+                self._copied = "; those that were made before hold"
+            _migrate(self._database)
+        self._aside = tuple(path for path in _names_aside(self.path) if os.path.exists(path))
 
     def _close(self) -> None:
         self._commit_waiting()
@@ -238,6 +279,7 @@ class Store:
             return False
         with self._lock:
             lost, self._lost = self._lost, 0
+            self._unwritten = ""
         if lost:
             logger.warning("%s is writable again; %d records were lost.", self.path, lost)
         return True
@@ -246,6 +288,7 @@ class Store:
         with self._lock:
             first = not self._lost
             self._lost += len(batch)
+            self._unwritten = str(error)
         if first:  # once, so that a full disk does not fill the log
             logger.warning("%s cannot be written, records are lost: %s.", self.path, error)
         return False
@@ -262,7 +305,9 @@ def _open_file(path: str) -> sqlite3.Connection:
         try:
             return _connect(path)
         except _DamagedError as error:
-            damaged_path = f"{path}.damaged"  # always the same name, to keep only the latest one
+            damaged_path = next(
+                (name for name in _names_aside(path) if not os.path.lexists(name)), _names_aside(path)[-1]
+            )
             logger.warning(
                 "%s is damaged: %s. It was renamed to %s, and a new one was created.",
                 path,
@@ -302,11 +347,65 @@ def _connect(path: str) -> sqlite3.Connection:
 
 def _migrate(database: sqlite3.Connection) -> sqlite3.Connection:
     """Run the migrations that the database has not run yet."""
-    version: int = database.execute("PRAGMA user_version").fetchone()[0]
+    version = _version(database)
     if version > len(_MIGRATIONS):
         raise _NewerError(
             f"it has schema {version}, this version knows {len(_MIGRATIONS)}; use the newer toolcell or move it away"
         )
     for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
         database.executescript(f"BEGIN IMMEDIATE; {migration}; PRAGMA user_version = {number}; COMMIT")
+    if other := _other_tables(database):
+        raise _DamagedError(f"{', '.join(other)} in it is not as schema {len(_MIGRATIONS)} has it")
     return database
+
+
+def _version(database: sqlite3.Connection) -> int:
+    version: int = database.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+@functools.cache
+def _tables_of_migrations() -> dict[str, list[str]]:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        for migration in _MIGRATIONS:
+            empty.executescript(migration)
+        return _tables(empty)
+
+
+def _tables(database: sqlite3.Connection) -> dict[str, list[str]]:
+    """Return the tables with their columns; those of SQLite itself are left out."""
+    rows = database.execute(
+        "SELECT t.name, c.name FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c"
+        " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY t.name, c.cid"
+    )
+    tables: dict[str, list[str]] = {}
+    for table, column in rows:
+        tables.setdefault(table, []).append(column)
+    return tables
+
+
+def _other_tables(database: sqlite3.Connection) -> list[str]:
+    """Return the tables that a database lacks, or has with other columns."""
+    found = _tables(database)
+    return [name for name, columns in _tables_of_migrations().items() if found.get(name) != columns]
+
+
+def _names_aside(path: str) -> list[str]:
+    return [f"{path}.damaged", *(f"{path}.damaged-{number}" for number in range(2, _ASIDE_MAX + 1))]
+
+
+def _copied(path: str, database: sqlite3.Connection) -> bool:
+    """Copy what can be read of a database that cannot be written; return whether that succeeded."""
+    for mode in (
+        "mode=ro",
+        "immutable=1",
+    ):  # the first needs a file beside it, which a read-only directory cannot get
+        uri = f"file:{urllib.parse.quote(path)}?{mode}"
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as source,
+        ):
+            if _version(source) == len(_MIGRATIONS) and not _other_tables(source):
+                source.backup(database)
+                return True
+    return False

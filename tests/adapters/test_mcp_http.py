@@ -811,16 +811,43 @@ async def receiving(kit: RunningDaemon) -> AsyncGenerator[Door]:
             task.cancel()
 
 
-async def test_there_are_only_so_many_sessions(kit: RunningDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+async def status_in(door: Door, session_id: str, body: dict[str, Any]) -> int:
+    """The status of a request in a session."""
+    mine = hosted(door.port) + f"Mcp-Session-Id: {session_id}\r\nConnection: close\r\n"
+    return (await answer(door.port, request(body, more=mine)))[0]
+
+
+async def test_a_silent_session_makes_room_for_another_one(
+    kit: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_sessions, "SESSIONS_MAX", 2)
+    listing: dict[str, Any] = {**PING, "method": "tools/list", "params": {}}
     async with receiving(kit) as door:
-        first = await opened(door)
+        used, silent = await opened(door), await opened(door)
+        assert await status_in(door, used, listing) == 200
         await opened(door)
+        assert [await status_in(door, each, listing) for each in (used, silent)] == [200, 404]
+
+
+async def test_there_are_only_so_many_sessions_with_calls(
+    kit: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_sessions, "SESSIONS_MAX", 2)
+    call = {**PING, "method": "tools/call", "params": {"name": "kit_waits", "arguments": {"name": "busy"}}}
+    before = (await asyncio.to_thread(kit.status)).calls
+    async with receiving(kit) as door:
+        first, second = await opened(door), await opened(door)
+        calls = [asyncio.create_task(status_in(door, each, call)) for each in (first, second)]
+        await until(lambda: kit.status().calls == before + 2)
         last = hosted(door.port) + "Connection: close\r\n"
-        assert (await answer(door.port, request(INITIALIZE, more=last)))[0] == 503
+        status, said = await answer(door.port, request(INITIALIZE, more=last))
+        assert (status, b"All 2 sessions have requests or calls under way" in said) == (503, True)
         mine = last + f"Mcp-Session-Id: {first}\r\n"
         assert (await answer(door.port, request(method="DELETE", more=mine)))[0] == 200
         await opened(door)
+        mine = last + f"Mcp-Session-Id: {second}\r\n"
+        assert (await answer(door.port, request(method="DELETE", more=mine)))[0] == 200
+        await asyncio.gather(*calls)
 
 
 async def test_hosts_without_sessions_make_room_for_each_other(

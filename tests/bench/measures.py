@@ -27,6 +27,7 @@ from tests.bench.contenders import (
     served,
     toolcell_call,
 )
+from tests.bench.report import WAITING
 from tests.engines import ENGINES
 
 from toolcell.client import connect
@@ -325,6 +326,14 @@ async def processor_time(directory: Path, sizes: Sizes) -> Figures:
     return figures
 
 
+async def waiting_calls(_directory: Path, _sizes: Sizes) -> Figures:
+    """How many functions run in the pool when a call ends while others wait: a count, the same in every run."""
+    from tests.daemon.pool.test_pool import FakeWorker, steps_of_an_event  # with what is for tests alone
+
+    FakeWorker.born = []
+    return {f"waiting_{n}": await steps_of_an_event(FakeWorker.born, n, 1) for n in WAITING}
+
+
 def _thread_seconds(pid: int) -> tuple[float, float]:
     """Return the processor time of the main thread, and of all others together."""
     used: dict[int, float] = {}
@@ -344,5 +353,6 @@ MEASURES: Final[Mapping[str, Callable[[Path, Sizes], Awaitable[Figures]]]] = {
     "memory": memory,
     "engines": engines,
     "large": large_results,
+    "waiting": waiting_calls,
     "processor": processor_time,
 }

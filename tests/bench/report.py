@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["GOALS", "Goal", "Latency", "Report"]
+__all__ = ["GOALS", "WAITING", "Goal", "Latency", "Report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ def _of_engines() -> Mapping[str, Goal]:
     return goals
 
 
+WAITING: Final = (10, 100, 1000)
+"""Calls that wait while one ends."""
 GOALS: Final[Mapping[str, Goal]] = {
     "warm_echo": Goal("warm call / empty unary echo", 1.1, 0.9),
     "warm_fastmcp": Goal("warm call / FastMCP, stdio", 0.4, 0.25),
@@ -75,6 +77,10 @@ GOALS: Final[Mapping[str, Goal]] = {
     "memory": Goal("PSS of an idle worker's cell", 5, 3, "MB"),
     "large_fastmcp": Goal("1 MB result / FastMCP", 0.25, 0.15),
     "mcp_fastmcp": Goal("through toolcell mcp / FastMCP, stdio", 1.0, 0.7),
+    **{
+        f"waiting_{n}": Goal(f"functions of the pool for a call that ends, {n:,} waiting", 140, 115, "")
+        for n in WAITING
+    },
     **_of_engines(),
 }
 

@@ -51,7 +51,7 @@ async def serve_grpc(socket: str) -> None:
 
     Prints one line when it serves, and ends with its stdin.
     """
-    from toolcell._own_grpc import older_pollers
+    from toolcelld.pollers import older_pollers
 
     with older_pollers():
         import grpc.aio

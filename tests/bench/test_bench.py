@@ -14,7 +14,7 @@ import pytest
 from tests.bench import __main__ as bench
 from tests.bench.contenders import ROOT, environment
 from tests.bench.picture import bars
-from tests.bench.report import GOALS, Goal, Latency, Report
+from tests.bench.report import GOALS, WAITING, Goal, Latency, Report
 
 STRICT, ECHO = "Toolcell, strict", "gRPC unary echo, empty"
 
@@ -84,6 +84,7 @@ def test_a_quick_run_measures_and_writes_what_was_asked_for(tmp_path: Path) -> N
         "fresh",
         "memory",
         "engines",
+        "waiting",
     ]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=110, check=False
@@ -98,7 +99,11 @@ def test_a_quick_run_measures_and_writes_what_was_asked_for(tmp_path: Path) -> N
         for sandbox in ("strict", "baseline")
     }
     goals = {"warm_echo", "warm_p99", "fresh_paced", "fresh_rate", "memory"}
-    assert set(said["goals"]) == goals | of_engines
+    of_waiting = {f"waiting_{n}" for n in WAITING}
+    assert set(said["goals"]) == goals | of_engines | of_waiting
+    assert len({round(said["goals"][figure]["reached"], -1) for figure in of_waiting}) <= 2, (
+        "it grows with what waits"
+    )
     assert all(goal["reached"] > 0 for goal in said["goals"].values())
     assert GOALS["fresh_rate"].title in done.stdout
     assert (tmp_path / "svg").read_text().startswith("<svg")

@@ -309,7 +309,7 @@ def test_an_interrupt_before_the_command_runs_ends_it_without_a_word(project: Pr
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
-@pytest.mark.parametrize("module", ["toolcell.cli.authoring.tools", "grpc", "toolcell.client"])
+@pytest.mark.parametrize("module", ["toolcell.cli.authoring.tools", "google.protobuf", "toolcell.client"])
 def test_an_interrupt_while_it_loads_the_client_is_an_aborted_command(project: Project, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", ON_IMPORT, module],

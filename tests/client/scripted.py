@@ -198,6 +198,7 @@ class ScriptedDaemon:
         self.acknowledged: list[int] = []
         self.heard: list[str] = []
         self.outputs = {"o-1": b"0123456789"}
+        self.parts_sent = 0
         self.errors: list[BaseException] = []
         self._scripts = list(scripts)
 
@@ -227,6 +228,7 @@ class ScriptedDaemon:
         else:
             for place in range(request.start_bytes, request.start_bytes + request.length_bytes, 3):
                 end = min(place + 3, request.start_bytes + request.length_bytes)
+                self.parts_sent += 1
                 yield pb.ReadOutputResponse(data=whole[place:end])
 
 

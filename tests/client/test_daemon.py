@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -13,8 +12,6 @@ from toolcell import _paths
 from toolcell.client import Unavailable, connect
 from toolcell.client._launch.daemon import Private, Running, Shared, find
 from toolcell.client._launch.process import DaemonProcess
-from toolcell.client._transport.stream import Stream
-from toolcell.client.errors import CORE_ERROR, Refusal, refusal_of_rpc
 
 from .scripted import Line, daemon, echo, status
 
@@ -168,23 +165,6 @@ async def test_a_wrong_token_is_unavailable(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="no such token"):
             async with connect(scripted.socket, daemon="running"):
                 pass
-
-
-async def test_a_stream_whose_end_hid_its_reason_is_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost = grpc.aio.AioRpcError(
-        grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), CORE_ERROR
-    )
-    run_stream = Stream.run
-    hidden = [refusal_of_rpc(lost), refusal_of_rpc(lost)]
-
-    async def hides(self: Stream, *arguments: Any) -> Refusal | None:
-        return hidden.pop() if hidden else await run_stream(self, *arguments)
-
-    monkeypatch.setattr(Stream, "run", hides)
-    async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
-        assert await session.call("echo", {"text": "here"})
 
 
 async def test_another_protocol_is_unavailable_and_the_text_names_both_versions(tmp_path: Path) -> None:

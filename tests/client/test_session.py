@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -30,7 +29,6 @@ from toolcell.client import (
 )
 from toolcell.client._transport.receive_buffer import ReceiveBuffer
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
 from .scripted import Line, aborted, body, daemon, echo, ok, status, until_closed
 
@@ -76,43 +74,6 @@ async def test_a_failure_of_ours_in_a_write_ends_the_session_and_its_calls(
         with pytest.raises(ExceptionGroup) as raised:
             await cannot_write(scripted.socket)
         assert raised.group_contains(ArithmeticError, match="ours")
-
-
-async def test_leaving_waits_for_the_write_that_it_began(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What gRPC tells of a write after the loop is closed is an error of the next loop of the process."""
-    ends: list[str] = []
-
-    class Slow:
-        """An RPC whose writes end as late as if gRPC's poller had waited for a processor."""
-
-        def __init__(self, rpc: Any) -> None:
-            self._rpc = rpc
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._rpc, name)
-
-        def __aiter__(self) -> Any:
-            return self._rpc.__aiter__()
-
-        async def write(self, message: pb.AttachRequest) -> None:
-            await self._rpc.write(message)
-            ends.append("begun")
-            await asyncio.sleep(0.1)
-            ends[-1] = "complete"
-
-    class Stub(ToolCellStub):
-        def __init__(self, channel: grpc.aio.Channel) -> None:
-            super().__init__(channel)
-            attach = self.Attach
-            self.Attach = lambda **options: Slow(attach(**options))
-
-    monkeypatch.setattr("toolcell.client._transport.stream.ToolCellStub", Stub)
-    async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
-        assert (await session.call("echo")).ok
-    assert len(ends) == 3, "what was opened, the call, and that it is over"
-    assert set(ends) == {"complete"}
 
 
 async def test_the_last_outcome_is_acknowledged_without_another_call(tmp_path: Path) -> None:

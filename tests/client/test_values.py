@@ -31,7 +31,7 @@ from toolcell.client import (
 from toolcell.client._transport.messages import encode_arguments, read_outcome
 from toolcell.client._transport.receive_buffer import ReceiveBuffer
 from toolcell.client._transport.send_queue import SOURCES_MAX, SendQueue
-from toolcell.client.errors import refusal_of
+from toolcell.client.errors import Code, refusal_of
 from toolcell.client.events import UNREAD_BYTES_MAX, UNREAD_EVENTS_MAX, Event, EventBuffer
 from toolcell.client.limits import encode_limits
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -289,6 +289,6 @@ def test_every_limit_can_be_lowered_by_a_call() -> None:
 def test_a_refusal_says_nothing_twice_and_no_field_of_the_contract_without_need() -> None:
     fields = [("call.tool", "no tool 'nope'"), ("call.call_id", "is too long")]
     refusal = refusal_of(status(grpc.StatusCode.NOT_FOUND, "UNKNOWN_TOOL", "no tool 'nope'", fields=fields))
-    assert (refusal.code, refusal.reason) == (grpc.StatusCode.NOT_FOUND, "unknown_tool")
+    assert (refusal.code, refusal.reason) == (Code.NOT_FOUND, "unknown_tool")
     assert refusal.message == "no tool 'nope'\n  call.call_id: is too long"
     assert refusal.remedy == "See what the directory offers: toolcell tools"

@@ -15,11 +15,14 @@ from toolcell_proto.v1 import operator_pb2 as op
 from toolcelld.daemon import Daemon
 from toolcelld.event_log import (
     BYTES_MAX,
+    KIND_LINES_MAX,
     LINES_MAX,
     QUEUE_MAX,
     TEXT_CHARACTERS_MAX,
+    WINDOW_SECONDS,
     Broadcast,
     EventLog,
+    FloodFilter,
     LogLine,
     OneLineFormatter,
     log_uncaught_exceptions,
@@ -31,6 +34,51 @@ pytestmark = pytest.mark.anyio
 
 def line(text: str, tool: str = "", call_id: str = "") -> LogLine:
     return LogLine(0.0, "log", "info", text, tool, call_id)
+
+
+class Written(logging.Handler):
+    """A handler that remembers what was written."""
+
+    def __init__(self, flood: FloodFilter) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.addFilter(flood)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+async def test_a_flood_of_one_kind_is_bounded_and_counted_and_hides_no_other_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, now = asyncio.get_running_loop(), 1000.0
+    monkeypatch.setattr(loop, "time", lambda: now)
+    logger = logging.getLogger("toolcelld.flooded")
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    monkeypatch.setattr(logger, "handlers", [])
+    flood = FloodFilter(loop)
+    handlers = [Written(flood), Written(flood)]
+    for handler in handlers:
+        logger.addHandler(handler)
+
+    async def refuse(count: int) -> None:
+        for number in range(count):
+            logger.warning("connection %d is refused", number)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    await asyncio.to_thread(logger.info, "before")
+    await refuse(KIND_LINES_MAX + 500)
+    logger.warning("the daemon is stopping")
+    for handler in handlers:
+        assert len(handler.lines) == KIND_LINES_MAX + 2
+        assert handler.lines[-1] == "the daemon is stopping"
+    now += WINDOW_SECONDS
+    await refuse(0)
+    said = "500 more records like this one were left out in the last minute: connection 60 is refused"
+    assert [handler.lines[-1] for handler in handlers] == [said, said]
+    await refuse(1)
+    assert handlers[0].lines[-1] == "connection 0 is refused"
 
 
 def test_the_oldest_lines_are_dropped_first() -> None:

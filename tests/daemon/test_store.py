@@ -159,6 +159,57 @@ async def test_a_damaged_page_in_the_middle_is_detected_at_the_start(
     assert "is damaged" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["DROP TABLE trust", "ALTER TABLE trust ADD COLUMN more TEXT", "PRAGMA user_version = 1"],
+    ids=["a table is gone", "a column is new", "its version is too low"],
+)
+async def test_a_database_with_other_tables_is_set_aside(path: Path, change: str) -> None:
+    async with opened(path) as store:
+        assert store.notices == ()
+    with sqlite3.connect(path) as database:
+        database.execute(change)
+    database.close()
+    async with opened(path) as store:
+        assert store.durable
+        assert await store.commit("INSERT INTO trust VALUES ('/p', '{}', 0)")
+        (notice,) = store.notices
+        assert f"set aside as {path}.damaged; decisions of trust" in notice.text
+        assert "toolcell trust DIR" in notice.remedy
+    async with opened(path) as store:
+        assert len(store.notices) == 1  # until its user has seen it
+    path.with_name("toolcell.db.damaged").unlink()
+    async with opened(path) as store:
+        assert store.notices == ()
+
+
+async def test_an_earlier_damaged_database_is_kept(path: Path) -> None:
+    path.parent.mkdir()
+    for number in range(3):
+        path.write_bytes(b"junk %d" % number * 1000)
+        async with opened(path):
+            pass
+        path.unlink()
+    kept = [path.with_name(f"toolcell.db.damaged{suffix}") for suffix in ("", "-2", "-3")]
+    assert [each.read_bytes()[:6] for each in kept] == [b"junk 0", b"junk 1", b"junk 2"]
+
+
+async def test_a_database_that_cannot_be_written_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(path) as store:
+        await store.commit("INSERT INTO trust VALUES ('/p', '{}', 0)")
+
+    def read_only(_: str) -> sqlite3.Connection:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(store_module, "_open_file", read_only)
+    async with opened(path) as store:
+        assert not store.durable
+        assert await store.read("SELECT directory FROM trust") == [("/p",)]
+        (notice,) = store.notices
+        assert "Read-only file system" in notice.text
+        assert "end with the daemon; those that were made before hold." in notice.text
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(junk=st.binary(max_size=6000), header=st.booleans())
 async def test_no_file_keeps_the_store_from_starting(
@@ -196,6 +247,7 @@ async def test_the_database_of_a_later_version_is_not_changed(
         store.put("a", b"kept")
         assert await store.get_many(["a"]) == {"a": b"kept"}
     assert path.read_bytes() == before
+    assert "it has schema 99" in store.notices[0].text
     assert "it has schema 99" in caplog.text
 
 
@@ -209,11 +261,14 @@ async def test_a_full_disk_loses_records_and_logs_it_once(
             store.put(f"{number}", b"x" * 100_000)
             await store.flush()
         assert not await store.commit("INSERT INTO descriptions VALUES ('b', zeroblob(100000), 0)")
+        (notice,) = store.notices
+        assert "cannot be written: database or disk is full. New decisions of trust end" in notice.text
         assert len([record for record in caplog.records if "cannot be written" in record.message]) == 1
         await store.read("PRAGMA max_page_count = 1000000")
         store.put("a", b"kept")
         assert await store.get_many(["a"]) == {"a": b"kept"}
         assert "is writable again" in caplog.text
+        assert store.notices == ()
 
 
 async def test_an_invalid_write_does_not_lose_the_others(

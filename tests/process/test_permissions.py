@@ -207,6 +207,29 @@ async def test_a_session_that_closes_takes_the_open_question_with_it(ruled: Runn
     assert (await call).kind is not Kind.ok
 
 
+@pytest.mark.parametrize(
+    ("tool", "ending"),
+    [("deploy", (Kind.denied, "permission", False)), ("sly", (Kind.timed_out, "question", True))],
+    ids=["of a rule", "of the tool"],
+)
+async def test_a_question_that_nobody_answers_ends_its_call(
+    ruled: RunningDaemon, tool: str, ending: tuple[Kind, str, bool]
+) -> None:
+    ruled.configure('\n[max]\ntimeout = "300ms"\n\n[permissions]\n"deploy" = "ask"\n')
+
+    async def never(_: Ask) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with ruled.connect(ask=never) as session:
+        outcome = await session.call(tool)
+    assert (outcome.kind, outcome.cause, outcome.ran) == ending
+    assert (
+        "its questions have waited 0.3 s for answers, the most that [max] timeout allows" in outcome.message
+    )
+    assert "call it again when somebody can answer" in outcome.message.lower()
+
+
 PROJECT_RULES = '[permissions]\n"deploy" = "ask"\n"note" = "deny"\n"look" = "ask"\n'
 
 

@@ -100,6 +100,30 @@ async def test_doctor_shows_the_engine_with_its_path_and_the_version_that_it_say
     assert version.split(".")[0] == "1"
 
 
+def program_of(daemon: RunningDaemon, name: str) -> operator_pb2.Finding:
+    found = daemon.ask("Operator/Doctor", operator_pb2.DoctorRequest(), operator_pb2.DoctorResponse)
+    (finding,) = [one for one in found.findings if one.name == f"program {name}"]
+    return finding
+
+
+async def test_doctor_shows_which_file_a_program_is_and_what_became_of_it(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    place = tmp_path_factory.mktemp("programs")
+    (uv := place / "uv").write_text("#!/bin/sh\n")
+    uv.chmod(0o755)
+    with running_daemon(environment={"PATH": f"{place}:/usr/bin:/bin"}) as daemon:
+        finding = program_of(daemon, "uv")
+        assert finding.state == "in use", finding
+        assert finding.detail.startswith(f"{uv}, 10 bytes of ")
+        assert f"inode {uv.stat().st_ino} of device" in finding.detail
+        (place / ".git").mkdir()
+        finding = program_of(daemon, "uv")
+        assert finding.state == "missing", finding
+        assert finding.detail == f"{uv}: it lies in the project {place}, where tools can write"
+        assert "restart the daemon" in finding.remedy
+
+
 async def test_an_engine_that_does_not_run_is_missing_for_doctor(
     of_bun: RunningDaemon, daemon: RunningDaemon
 ) -> None:

@@ -1,4 +1,4 @@
-"""The unit as a user has it: started, called, killed, stopped by a real user manager.
+"""The unit as a user has it: started, called, killed, hung, stopped by a real user manager.
 
 Runs where there is a user manager for this user: on a desktop, and in `make test-systemd`, which boots one.
 The unit file is the repository's own; only the directory of the programs and a log are set, as a user would with `systemctl edit`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,6 +57,23 @@ async def main():
 asyncio.run(main())
 """
 
+ACROSS = """
+import asyncio, json, sys
+from toolcell.client import connect
+
+async def main():
+    async with connect() as session:
+        first = session.id
+        lost = await session.call("t_stubborn", {"mark": sys.argv[1]})
+        again = await session.call("t_group")
+        print(json.dumps([lost.kind, lost.cause, lost.ran, lost.message, again.kind, session.id != first]))
+
+asyncio.run(main())
+"""
+
+# The daemon gives a sign of life three times in it, so a busy machine may hold it up for seconds.
+WATCHDOG_SECONDS = 8
+
 
 def manager(*words: str, check: bool = True) -> str:
     done = subprocess.run(
@@ -102,8 +120,14 @@ class Project:
         )
 
     def start(self, *words: str) -> subprocess.Popen[str]:
+        return self._started("-m", "toolcell.cli", *words)
+
+    def start_python(self, code: str, *words: str) -> subprocess.Popen[str]:
+        return self._started("-c", code, *words)
+
+    def _started(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "toolcell.cli", *words],
+            [sys.executable, *words],
             cwd=self.place,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -117,25 +141,30 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+def override() -> Path:
+    """The directory of settings beside the unit's own."""
+    return Path(os.environ["XDG_RUNTIME_DIR"]) / "systemd" / "user" / f"{UNIT}.d"
+
+
 @pytest.fixture
 def installed() -> Iterator[None]:
     """The unit of the repository, for this user and until the machine is started again."""
     assert "loaded" not in shown("LoadState"), f"{UNIT} is installed for this user; it would be replaced"
-    directory = Path(os.environ["XDG_RUNTIME_DIR"]) / "systemd" / "user"
-    override = directory / f"{UNIT}.d" / "program.conf"
-    override.parent.mkdir(parents=True)
+    override().mkdir(parents=True)
+    directory = override().parent
     (directory / UNIT).write_text((ROOT / "systemd" / UNIT).read_text())
     log = directory / "toolcelld.log"
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    override.write_text(f"[Service]\nEnvironment=PATH={path}\nStandardError=append:{log}\n")
+    (override() / "program.conf").write_text(
+        f"[Service]\nEnvironment=PATH={path}\nStandardError=append:{log}\n"
+    )
     manager("daemon-reload")
     yield
     print(log.read_text() if log.exists() else "the daemon said nothing")  # shown where a test fails
     log.unlink(missing_ok=True)
     manager("stop", UNIT, check=False)
     manager("reset-failed", UNIT, check=False)
-    override.unlink()
-    override.parent.rmdir()
+    shutil.rmtree(override())
     (directory / UNIT).unlink()
     manager("daemon-reload")
 
@@ -186,6 +215,31 @@ def test_a_service_that_is_killed_is_started_again_and_leaves_nothing(
     wait_until("those of the killed daemon are gone", lambda: not before & processes(group))
     wait_until("it is started again", lambda: shown("MainPID") not in ("0", str(main)))
     assert project.run("call", "t_group").returncode == 0
+
+
+def test_a_service_that_hangs_is_started_again_and_its_clients_go_on(
+    project: Project, installed: None, tmp_path: Path
+) -> None:
+    assert "\nWatchdogSec=" in (ROOT / "systemd" / UNIT).read_text(), "it is made shorter here, and no more"
+    (override() / "watchdog.conf").write_text(f"[Service]\nWatchdogSec={WATCHDOG_SECONDS}\n")
+    manager("daemon-reload")
+    manager("start", UNIT)
+    mark = tmp_path / "mark"
+    client = project.start_python(ACROSS, str(mark))
+    wait_until("the tool runs", mark.exists)
+    group, main = shown("ControlGroup"), int(shown("MainPID"))
+    before = processes(group)
+    assert len(before) > 3
+    os.kill(main, signal.SIGSTOP)
+    out, err = client.communicate(timeout=SECONDS_MAX)
+    kind, cause, ran, message, again, other_session = json.loads(out)
+    assert (kind, cause, ran) == ("internal", "connection_lost", True), (out, err)
+    assert message.startswith("The daemon was restarted while the call was under way."), message
+    assert (again, other_session) == ("ok", True), (out, err)
+    assert shown("NRestarts") == "1"
+    assert shown("MainPID") != str(main)
+    wait_until("those of the daemon that hung are gone", lambda: not before & processes(group))
+    assert not {pid for pid in before if os.path.exists(f"/proc/{pid}")}
 
 
 def test_a_service_that_is_stopped_ends_its_calls_and_leaves_nothing(

@@ -21,11 +21,10 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from queue import SimpleQueue
 from typing import Generic, Literal, TypeVar
 
-import grpc
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from toolcell._session_reasons import SessionReason
@@ -184,15 +183,6 @@ def connect(
         yield Session(stay)
 
 
-@cache
-def _keep_grpc_running() -> None:
-    """Hold what the channels of all loops share, until the process ends.
-
-    grpc.aio 1.8x closes its pipe with the last channel, in the thread that has it, while another thread's loop reads.
-    """
-    grpc.aio.init_grpc_aio()
-
-
 class _Stay:
     """A session on the loop of a portal, and the threads that wait there."""
 
@@ -210,7 +200,6 @@ class _Stay:
         """Open the session; it stays open until `leave`."""
 
         async def live(errand: _Errand[None]) -> None:
-            _keep_grpc_running()
             async with connection as self.session:
                 errand.wanted.put(None)
                 await self._leaving.wait()

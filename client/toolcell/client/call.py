@@ -46,8 +46,11 @@ class CallState:
 
     The mutable state: `outcome` (ended), `abort_reason` (abort requested), `sent` (the daemon may have part of the
     request), `whole` (it may have all of it), `accepted` (it confirmed the call), and the answers given.
-    What most calls do without is a default of the class until it is needed.
+    What most calls do without is a default of the class until it is needed. `call` is there until the call has ended:
+    the two objects hold each other, and a result would wait for the garbage collector with them.
     """
+
+    call: Call
 
     outcome: Outcome | None = None
     abort_reason: str | None = None
@@ -154,6 +157,7 @@ class CallState:
             for ask in self.asks.values():
                 ask.cancel()
             self._transport.remove(self)
+            del self.call
 
     async def ended(self) -> Outcome:
         """Wait for the outcome; cancellation aborts the call."""

@@ -1,32 +1,53 @@
 """The exceptions of the client, and the only module that decodes refusals from `google.rpc.Status`.
 
 A refusal arrives in two ways: as an event of a session's stream, for one call, and as the end of an RPC.
-Both carry the same Status; grpc hides the second in the trailing metadata `grpc-status-details-bin`.
+Both carry the same Status.
 The failure of a tool is never a refusal.
 """
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import grpc
 from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]  # the stubs are in another package
 
-__all__ = [
-    "CORE_ERROR",
-    "CUT_OFF",
-    "REMEDIES",
-    "Refusal",
-    "Refused",
-    "Unavailable",
-    "refusal_of",
-    "refusal_of_rpc",
-]
+if TYPE_CHECKING:
+    import grpc
+
+    from ._transport.http2 import Status
+
+__all__ = ["REMEDIES", "Code", "Refusal", "Refused", "Unavailable", "refusal_of", "refusal_of_end"]
 
 DOMAIN = "toolcell"
-_DETAILS = "grpc-status-details-bin"
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class Code(enum.IntEnum):
+    """The status codes of gRPC."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+    @classmethod
+    def _missing_(cls, value: object) -> Code:  # noqa: ARG003  # as in the base class
+        return cls.UNKNOWN
+
 
 # By reason; the build of OpenCode's plugin takes it from here.
 REMEDIES = {
@@ -35,26 +56,21 @@ REMEDIES = {
     "broken_tool": "See what is wrong with it: toolcell check",
     "draining": "The daemon is stopping; try again in a moment.",
     "unreachable": "Start the daemon: toolcell serve",
+    "deadline_exceeded": "See whether it answers at all: toolcell status",
 }
+
+
+LATE = "The daemon has taken the request and has not answered it in time."
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A request that was not served: a reason for programs, a message and a remedy for the user."""
 
-    code: grpc.StatusCode
+    code: Code
     reason: str  # as in RefusalReason, lower case; "unreachable" without a daemon
     message: str
     remedy: str = ""  # empty if there is no general one
-
-
-CORE_ERROR = "Internal error from Core"
-CUT_OFF = Refusal(
-    grpc.StatusCode.INTERNAL,
-    "cut_off",
-    "The daemon ended the stream while it was being written to, and grpc lost why.",
-)
-"""grpc.aio 1.8x: a write that meets the stream's end hides the status that came with the end."""
 
 
 class Refused(Exception):
@@ -63,7 +79,6 @@ class Refused(Exception):
     Attributes:
         code: The reason for programs, in lower case, such as "unknown_tool" or "draining"; the `code` of `--json`.
         reason: The same.
-        status: The gRPC status code.
         message: What happened, for the user.
         remedy: What to do next; "" if there is no general remedy.
     """
@@ -71,9 +86,16 @@ class Refused(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
         self.code = self.reason = refusal.reason
-        self.status = refusal.code
+        self._status = refusal.code
         self.message = refusal.message
         self.remedy = refusal.remedy
+
+    @property
+    def status(self) -> grpc.StatusCode:
+        """The gRPC status code. Reading it imports grpcio."""
+        import grpc
+
+        return grpc.StatusCode[self._status.name]
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
@@ -104,7 +126,7 @@ def refusal_of(status: status_pb2.Status) -> Refusal:
 
     A field is a name of the contract, so it is named only with what the message does not say; a quota is for people.
     """
-    code = _CODES.get(status.code, grpc.StatusCode.UNKNOWN)
+    code = Code(status.code)
     reason = code.name.lower()
     retry_seconds: float | None = None
     blamed: list[tuple[str, str]] = []
@@ -130,15 +152,14 @@ def refusal_of(status: status_pb2.Status) -> Refusal:
     return Refusal(code, reason, message, remedy)
 
 
-def refusal_of_rpc(error: grpc.aio.AioRpcError) -> Refusal:
-    """Decode the error of an RPC, whether the daemon or grpc produced it."""
-    for key, value in error.trailing_metadata() or ():
-        if key == _DETAILS and isinstance(value, bytes):
-            return refusal_of(status_pb2.Status.FromString(value))
-    code = error.code()
-    if code is grpc.StatusCode.INTERNAL and error.details() == CORE_ERROR:
-        return CUT_OFF
-    if code is grpc.StatusCode.UNAVAILABLE:
-        message = f"The daemon does not answer: {error.details()}"
+def refusal_of_end(status: Status) -> Refusal:
+    """Decode how an RPC ended, whether the daemon said so or the connection was lost."""
+    if status.details:
+        return refusal_of(status_pb2.Status.FromString(status.details))
+    code = Code(status.code)
+    if code is Code.UNAVAILABLE:
+        message = f"The daemon does not answer: {status.message}"
         return Refusal(code, "unreachable", message, REMEDIES["unreachable"])
-    return Refusal(code, code.name.lower(), error.details() or code.name)
+    reason = code.name.lower()
+    message = LATE if code is Code.DEADLINE_EXCEEDED else status.message or code.name
+    return Refusal(code, reason, message, REMEDIES.get(reason, ""))

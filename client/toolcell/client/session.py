@@ -14,21 +14,19 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec
 
-import grpc
-
 from toolcell._session_reasons import DATA_BYTES_MAX, REASONS, SessionReason
 from toolcell._version import VERSION
 from toolcell.client._launch.daemon import find
 from toolcell.client._transport.connection import Connection
 from toolcell.client._transport.messages import encode_arguments, refused
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
 from ._transport import tracing
+from ._transport.methods import ToolCellMethods
 from .call import Call, CallState
 from .callbacks import SERVED, Answer, Ask, Service
 from .catalog import Catalog
-from .errors import Refusal, Refused, Unavailable, refusal_of_rpc
+from .errors import Code, Refusal, Unavailable
 from .limits import Limits, encode_limits
 
 __all__ = ["Session", "connect"]
@@ -139,13 +137,14 @@ class Session:
         if span is not None:
             message.traceparent = span.traceparent
         state = CallState(request, encoded, connection, span)
+        call = state.call
         if connection.closed_by is not None:
             state.end(refused(connection.closed_by))
         elif known is not None:
             state.end(refused(_id_in_use(known.call)))
         else:
             connection.submit(state)
-        return state.call
+        return call
 
     def detach(self) -> None:
         """Keep the session when the context is left, for `connect(resume=…)`: for the linger, in which its calls go on."""
@@ -205,7 +204,7 @@ class Session:
             raise ValueError(f"start is {start} and length is {length}; they must be at least 0 and 1")
         if self._connection.line is None:
             raise Unavailable("The connection to the daemon is lost.", "Try again in a moment.")
-        link, _ = self._connection.line
+        channel, _ = self._connection.line
         request = pb.ReadOutputRequest(
             output_id=output_id,
             session_id=self.id,
@@ -213,11 +212,7 @@ class Session:
             start_bytes=start,
             length_bytes=length,
         )
-        try:
-            parts = ToolCellStub(link.channel).ReadOutput(request, metadata=link.metadata)
-            return b"".join([part.data async for part in parts])
-        except grpc.aio.AioRpcError as error:
-            raise Refused(refusal_of_rpc(error)) from error
+        return b"".join([part.data async for part in channel.watch(ToolCellMethods.ReadOutput, request)])
 
 
 class _Opening(AbstractAsyncContextManager["Session"]):
@@ -347,4 +342,4 @@ def _in_utf8(directory: str) -> str:
 
 def _id_in_use(call: Call) -> Refusal:
     message = f"The call id {call.id} is taken by a call of {call.tool} with other arguments."
-    return Refusal(grpc.StatusCode.ALREADY_EXISTS, "call_exists", message)
+    return Refusal(Code.ALREADY_EXISTS, "call_exists", message)

@@ -320,7 +320,7 @@ class OutputCollector:
         """Return the result if no write to disk is pending and no output was truncated, else None."""
         if self._chores:
             return None
-        for stream in self._streams.values():
+        for stream in list(self._streams.values()):
             if stream.capture.finish_now() is None:
                 return None
         if self._reader is None:
@@ -343,7 +343,7 @@ class OutputCollector:
             result = Result(self.update, result.metadata, None, result.output_bytes, "")
         self._merge(result.metadata)
         logs = [result.details_output] if result.details_output is not None else []
-        for stream in self._streams.values():
+        for stream in list(self._streams.values()):
             if stream.capture.finish_now() is None:
                 _, output = await stream.capture.finish()
                 if output is not None:
@@ -365,7 +365,7 @@ class OutputCollector:
         """Discard everything that was collected, after a bug of the daemon."""
         if self._reader is not None:
             self._reader.discard()
-        for stream in self._streams.values():
+        for stream in list(self._streams.values()):
             stream.capture.discard()
         for chore in self._chores:
             chore.cancel()

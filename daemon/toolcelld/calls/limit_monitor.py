@@ -6,6 +6,8 @@ every busy cell's processes (see `usage`); the next one waits ten times as long 
 worked, so that looking never takes more than a tenth of the daemon. Work is processor time: on a busy
 machine a look stands still most of the time, and what it looks at may not.
 
+A look never waits for a tool: exact memory, which a tool can delay, is read in a thread (see `usage`).
+
 Memory and processes are stopped at once: what is growing would grow on during a grace. The other
 limits are stopped like a time-out. Where there are control groups the kernel holds memory and
 processes more tightly than any look can; the meter then still says who used it.
@@ -20,7 +22,8 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from toolcelld.calls.call import Call
@@ -111,33 +114,43 @@ class LimitMonitor:
             if now - run.begun_at >= YOUNG_SECONDS:
                 self._look_at(run)
         self._loading = {worker for worker in self._loading if worker.state is WorkerState.STARTING}
-        for worker in self._loading:
+        for worker in list(self._loading):
             self._look_at_loading(worker)
 
     def _look_at_loading(self, worker: Worker) -> None:
         own = worker.spec.limits
         limits = Limits(memory_bytes=own.memory_bytes, processes=own.processes)
         if not worker.cell.ended.done():
-            usage = _measured(worker.cell, limits)
-            if crossed := crossing(limits, usage, 0.0, time.time() - worker.started_at):
-                worker.fail_over_limit(crossed.cause, crossed.text)
+            _measure(worker.cell, limits, partial(self._judge_loading, worker))
+
+    def _judge_loading(self, worker: Worker, limits: Limits, usage: Usage) -> None:
+        crossed = crossing(limits, usage, 0.0, time.time() - worker.started_at)
+        if crossed and worker.state is WorkerState.STARTING:
+            _halt(worker.cell, crossed, usage)
+            worker.fail_over_limit(crossed.cause, crossed.text)
 
     def _look_at(self, run: Run) -> None:
         cell, limits = run.worker.cell, run.plan.limits
         if cell.ended.done():
             return
-        usage = _measured(cell, limits)
+        _measure(cell, limits, partial(self._judge, run))
+        if limits.disk_bytes is not None and run.has_worker and run.worker.tmpdir:
+            watch = self._watched[run]
+            if watch.looks % DISK_LOOKS == 0 and (watch.walk is None or watch.walk.done()):
+                walk = self._walk(run, limits.disk_bytes)
+                watch.walk = self._tasks.create_task(walk, name=f"disk of {run.call.id}")
+            watch.looks += 1
+
+    def _judge(self, run: Run, limits: Limits, usage: Usage) -> None:
+        if not run.has_worker:
+            return  # it has ended while its memory was read
         watch = self._watched.get(run)
         if watch is None:
             watch = self._watched[run] = _Watch(run, usage.cpu_seconds)
         used = usage.cpu_seconds - watch.cpu_before_seconds
         if crossed := crossing(limits, usage, used, time.time() - run.begun_at):
+            _halt(run.worker.cell, crossed, usage)
             self._stop(run, crossed)
-        elif limits.disk_bytes is not None and run.worker.tmpdir:
-            if watch.looks % DISK_LOOKS == 0 and (watch.walk is None or watch.walk.done()):
-                walk = self._walk(run, limits.disk_bytes)
-                watch.walk = self._tasks.create_task(walk, name=f"disk of {run.call.id}")
-            watch.looks += 1
 
     async def _walk(self, run: Run, limit: int) -> None:
         worker = run.worker
@@ -157,9 +170,19 @@ class LimitMonitor:
         run.call.stop(stop)
 
 
-def _measured(cell: Cell, limits: Limits) -> Usage:
-    cell.processes.usage = cell.processes.measure(limits.memory_bytes, limits.processes)
-    return cell.processes.usage
+def _measure(cell: Cell, limits: Limits, judge: Callable[[Limits, Usage], object]) -> None:
+    """Have the usage of a cell judged: now, and once more with its exact memory where it seems to have too much."""
+    usage = cell.processes.usage = cell.processes.measure(limits.processes)
+    if limits.memory_bytes is not None and usage.memory_bytes > limits.memory_bytes:
+        if not cell.processes.is_reading_memory:
+            cell.processes.read_memory(usage, partial(judge, limits))
+        limits = replace(limits, memory_bytes=None)
+    judge(limits, usage)
+
+
+def _halt(cell: Cell, crossed: Stop, usage: Usage) -> None:
+    if crossed.cause == "processes":
+        cell.processes.halt(usage)
 
 
 def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: float) -> Stop | None:

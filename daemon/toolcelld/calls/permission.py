@@ -57,7 +57,7 @@ class Permission:
         self._decided = decided
         tool = plan.tool
         asker = f"[permissions] {tool.file.source}/{tool.name} {tool.path}"
-        self.questions = Questions(call_id, asker, session, self._answered, lambda: None)
+        self.questions = Questions(call_id, asker, session, self._answered, lambda: None, self._expired)
 
     @property
     def is_open(self) -> bool:
@@ -93,6 +93,9 @@ class Permission:
                     "permission", f"{self._plan.tool.name} was not allowed to run{why}", self._plan.generation
                 )
             )
+
+    def _expired(self, why: str) -> None:
+        self.questions.close(f"{why}; call it again when somebody can answer, or raise that limit")
 
     def _unanswerable(self) -> Refusal:
         rule = self._plan.ask

@@ -4,6 +4,9 @@ A question goes to the client if it answers questions; else it is denied at once
 remembered for the session: the same tool, permission and patterns are not asked about again.
 A request goes to the client if it offers the service. Both count together, and each gets its one
 answer, also when the call is stopped or the client does not return: the worker relies on it.
+
+The timers of the call stand still while a question is open, so a timer of its own bounds the time in which questions of one
+call are open, together: `[max] timeout`. A tool that leaves one open works on for so long, and no longer.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from toolcell._context.ui import QUESTION
 from toolcelld.calls import events
+from toolcelld.calls.timers import PausableTimer
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     AnswerMessage,
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Questions"]
 
 ASK_SECONDS_MAX: Final = 600.0
-"""A question that is not answered within this time is denied."""
+"""A question that is not answered within this time is denied; `[max] timeout` can be shorter."""
 REQUEST_SECONDS_MAX: Final = 3600.0
 """A service request may run another agent session; as long as the default of `[max] timeout`."""
 OPEN_MAX: Final = 16
@@ -52,7 +56,17 @@ class _Open(NamedTuple):
 
 
 class Questions:
-    """The open questions and requests of one call."""
+    """The open questions and requests of one call.
+
+    Args:
+        call_id: The call.
+        tool: What is remembered of "always" is remembered for this name.
+        session: Its session.
+        answer: Sends an answer, and the result of a request, to who asked.
+        changed: Called when one was opened or closed.
+        expired: Called once, with what to say, when they were open for as long as they may be, all together. It closes
+            them.
+    """
 
     def __init__(
         self,
@@ -61,12 +75,16 @@ class Questions:
         session: Session,
         answer: Callable[[AnswerMessage | ReplyMessage, bytes], None],
         changed: Callable[[], None],
+        expired: Callable[[str], object],
     ) -> None:
         self._call_id = call_id
         self._tool = tool
         self._session = session
         self._answer = answer
         self._changed = changed
+        self._expired = expired
+        self._seconds_max = session.questions_seconds_max
+        self._time = PausableTimer(self._seconds_max, self._time_is_over)
         self._open: dict[int, _Open] = {}
         self._numbered = 0  # the highest number that the tool used
         self._asked = 0  # the highest number that the client was told
@@ -126,6 +144,7 @@ class Questions:
             seconds, self._give_up, event.ask_id, f"no answer within {seconds:.0f} s"
         )
         self._open[event.ask_id] = _Open(event, clock, remembered)
+        self._time.run()
         self._asked = event.ask_id
         self._changed()
         self._session.tell(event)
@@ -201,6 +220,10 @@ class Questions:
         for ask_id in list(self._open):
             self._give_up(ask_id, message)
 
+    def _time_is_over(self) -> None:
+        waited = f"its questions have waited {self._seconds_max:g} s for answers"
+        self._expired(f"{waited}, the most that [max] timeout allows")
+
     def _give_up(self, ask_id: int, message: str) -> None:
         if ask_id in self._open:
             self._say_no(self._take(ask_id).event, message)
@@ -208,6 +231,8 @@ class Questions:
     def _take(self, ask_id: int) -> _Open:
         opened = self._open.pop(ask_id)
         opened.clock.cancel()
+        if not self._open:
+            self._time.pause()
         self._changed()
         return opened
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from toolcell._context.ui import QUESTION
 from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.functions import hooks
-from toolcelld.calls.outcomes.outcome import Kind, Outcome, Stop
+from toolcelld.calls.outcomes.outcome import QUESTION_CAUSE, Kind, Outcome, Stop
 from toolcelld.calls.outcomes.record import CallRecord
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.timers import AbortEscalation, IdleTimer, PausableTimer
@@ -46,6 +46,8 @@ EXIT_SECONDS_MAX: Final = 0.5
 """How long the process of a stopped call has to exit by itself before it counts as left behind."""
 STOPPED: Final = "the call is being stopped"
 """The answer to the open and the later questions of a call that is stopped."""
+OVER: Final = "the call has ended"
+"""The same of a call whose worker has reported, or is gone."""
 
 
 class Run:
@@ -184,7 +186,12 @@ class Run:
         if self.questions is None:
             call = self.call
             self.questions = Questions(
-                call.id, self.plan.tool.name, call.session, self._answer, self._questions_changed
+                call.id,
+                self.plan.tool.name,
+                call.session,
+                self._answer,
+                self._questions_changed,
+                lambda why: call.stop(Stop(Kind.TIMED_OUT, QUESTION_CAUSE, why)),
             )
             if self.record.stop is not None:
                 self.questions.close(STOPPED)
@@ -222,6 +229,8 @@ class Run:
         if state is CallState.ASKING:
             call.session.places.take()
         call.fire(CallEvent.LOST if report is None else CallEvent.REPORTED)
+        if self.questions is not None:  # now, as the next call in this worker counts from 1 again
+            self.questions.close(OVER)
         self.record.reported = time.monotonic()
         if self._grace is not None:
             self._grace.cancel()
@@ -326,6 +335,8 @@ class Run:
         self.collector.discard()
         if self._grace is not None:
             self._grace.cancel()
+        if self.questions is not None:
+            self.questions.close(OVER)
         if not self.has_worker:
             return
         if self.call.state is not CallState.ASKING:

@@ -141,7 +141,9 @@ class CatalogRegistry:
         """
         await self._descriptions.settle(wait_seconds)
         self._descriptions.forget_failures()
-        pins = [watched.pin() for place, watched in self._directories.items() if is_below(place, directory)]
+        pins = [
+            watched.pin() for place, watched in list(self._directories.items()) if is_below(place, directory)
+        ]
         try:
             await asyncio.gather(*(self._refreshed(pin, wait_seconds) for pin in pins))
         finally:
@@ -150,7 +152,7 @@ class CatalogRegistry:
 
     async def refresh_all(self, *, wait_seconds: float | None = None) -> list[Catalog]:
         """Rescan every directory in use; return their newest catalogs."""
-        pins = [watched.pin() for watched in self._directories.values()]
+        pins = [watched.pin() for watched in list(self._directories.values())]
         try:
             return await asyncio.gather(*(self._refreshed(pin, wait_seconds) for pin in pins))
         finally:

@@ -167,7 +167,7 @@ class Watch:
 
     def renew(self) -> None:
         """Look at all of them again; the configuration may name other sources."""
-        for follower in self._followers.values():
+        for follower in list(self._followers.values()):
             follower.edit()
 
     def catch_up(self, directory: str) -> asyncio.Future[None] | None:
@@ -280,7 +280,7 @@ class Watch:
         """Give up all watches, because not all events can be had of them; every follower sets up new ones."""
         logger.warning("the directories of tools are watched anew: %s", why)
         self._close()
-        for follower in self._followers.values():
+        for follower in list(self._followers.values()):
             follower.places = {}
             follower.edit()
 
@@ -320,7 +320,7 @@ class Watch:
         """Something has changed in a watched place; without a name the place itself."""
         if name in UNWATCHED:
             return
-        for follower in self._followers.values():
+        for follower in list(self._followers.values()):
             awaited = follower.places.get(place)
             if awaited is not None and (not awaited or not name or name in awaited):
                 follower.edit()
@@ -329,7 +329,7 @@ class Watch:
         """A watched place has gone; should it be there again, it is watched again, with what is below it."""
         gone = {each for each in self._watched if each == place or each.startswith(f"{place}/")}
         self._forget(gone)
-        for follower in self._followers.values():
+        for follower in list(self._followers.values()):
             follower.places = {kept: names for kept, names in follower.places.items() if kept not in gone}
             follower.edit()
 

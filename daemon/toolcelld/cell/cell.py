@@ -232,8 +232,8 @@ class Cell:
 
         Where there is no child the worker has exited, and the guard is about to.
         """
-        if self.processes.begin_guarded():
-            self._send_to_keeper(b"guarded")
+        if self.processes.begin_guarded() and not self._send_to_keeper(b"guarded"):
+            self.end()  # it would count the worker among what the worker has started
 
     def receive_sockets(self, on_socket: Callable[[socket.socket], None] | None) -> None:
         """Receive the sockets that the worker opens in the cell's own network, if it has one.
@@ -259,18 +259,23 @@ class Cell:
     def end(self) -> None:
         """Begin to end the cell, and return at once. `ended` is done when it is empty. Safe to call twice."""
         if self._end_task is None and not self.ended.done():
+            self._kill()
             self._end_task = self.loop.create_task(self._end())  # its result is `ended`; it cannot fail
+
+    def _kill(self) -> None:
+        # The cgroup first: it also kills processes that are being forked, and the keeper.
+        if self._cgroup is not None:
+            self._killed = max(0, len(self._cgroup.members()) - len(self.processes.builders))
+            if self._cgroup.kill():
+                return
+        if not self._send_to_keeper(b"end"):
+            # A keeper that waits for a processor has its queue full of other words; the end of the life line is one more.
+            with contextlib.suppress(OSError):
+                self._life.shutdown(socket.SHUT_WR)
 
     async def _end(self) -> None:
         spawned = self._spawned
         assert spawned is not None
-        # The cgroup first: it also kills processes that are being forked, and the keeper.
-        killed = False
-        if self._cgroup is not None:
-            self._killed = max(0, len(self._cgroup.members()) - len(self.processes.builders))
-            killed = self._cgroup.kill()
-        if not killed:
-            self._send_to_keeper(b"end")
         await asyncio.wait([self.ended], timeout=END_SECONDS_MAX)
         if self.ended.done():
             return

@@ -71,7 +71,7 @@ class StdioReader:
         if not polled and not self._redactors:
             return
         readable = {number for number, _ in polled}
-        for source, number in self._pipes.items():
+        for source, number in list(self._pipes.items()):
             # The bytes in the pipe now, up to 1 MiB if the tool enlarged it; later output of leftover processes is not read.
             waiting = _bytes_in(number) if number in readable else 0
             while waiting > 0 and (count := self._read(number, source)) > 0:

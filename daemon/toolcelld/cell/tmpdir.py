@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 REMOVE_SECONDS_MAX: Final = 60.0
 """For one directory; after this time it is left to the next start of the daemon."""
+PROGRAMS: Final = f"{os.defpath}:/run/current-system/sw/bin"
+"""Where the system has `rm` and `chmod`. Not the daemon's PATH, which may begin with directories of a project."""
 
 
 class TemporaryDirectories:
@@ -65,6 +67,7 @@ def remove_tree(path: str) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired, OSError):  # also where no process can be started
             subprocess.run(
                 [*command, *options, "--", path],
+                env={"PATH": PROGRAMS},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

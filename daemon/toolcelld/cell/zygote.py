@@ -326,7 +326,7 @@ class _ZygoteProcess:
         for answer in self._spawning.values():
             if not answer.done():
                 answer.set_exception(failure)
-        for swept in self._cells.values():
+        for swept in list(self._cells.values()):
             _settle(swept, False)
 
     def kill(self) -> None:

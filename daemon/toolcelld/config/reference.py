@@ -31,7 +31,7 @@ TITLES: Final[Mapping[str, str]] = {
     "hooks": "[hooks.NAME]",
 }
 LIMITS: Final[Mapping[str, str]] = {
-    "timeout": "run time, without the time spent in questions",
+    "timeout": "run time, without the time spent in questions; that of `[max]` bounds the time in questions, too",
     "queue": "time waiting for a worker",
     "cpu": "CPU time of one call, the sum over all processes",
     "idle": "time without output, update or progress",

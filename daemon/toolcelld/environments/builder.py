@@ -31,7 +31,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, find, own_program, own_versions
-from toolcelld.environments.programs import usable_path
+from toolcelld.environments.programs import Programs, is_executable, programs_of
 from toolcelld.environments.requirements import Requirements
 
 __all__ = ["BuildError", "Environments"]
@@ -134,7 +134,7 @@ class Environments:
         task = self._running.get(key)
         if task is None:
             task = self._running[key] = asyncio.get_running_loop().run_in_executor(
-                self._thread, self._build, key, requirements, self._path(avoid)
+                self._thread, self._build, key, requirements, avoid
             )
             task.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(task)
@@ -185,8 +185,9 @@ class Environments:
                     os.unlink(record)
         shutil.rmtree(os.path.join(self._directory, "cache"), ignore_errors=True)
 
-    def _build(self, key: str, requirements: Requirements, path: str) -> Interpreter:
-        uv = self._program(requirements, path)
+    def _build(self, key: str, requirements: Requirements, avoid: Sequence[str]) -> Interpreter:
+        uv = self._program(requirements, avoid)
+        path = self._programs().usable_path(avoid)
         work = os.path.join(self._directory, "work", key)
         try:
             for place in ("cache", "environments", "requests", "work"):
@@ -227,17 +228,19 @@ class Environments:
         _write(f"{record}.new", [json.dumps({"environment": name, "packages": requirements.packages})])
         os.replace(f"{record}.new", record)
 
-    def _path(self, avoid: Sequence[str]) -> str:
-        return usable_path(self._environment.get("PATH", os.defpath), os.path.expanduser("~"), avoid)
+    def _programs(self) -> Programs:
+        return programs_of(self._environment.get("PATH", os.defpath), os.path.expanduser("~"))
 
-    def _program(self, requirements: Requirements, path: str) -> str:
-        uv = self._uv() or shutil.which("uv", path=path)
-        if uv and os.access(uv, os.X_OK):
+    def _program(self, requirements: Requirements, avoid: Sequence[str]) -> str:
+        found = self._programs().find("uv", avoid=avoid)
+        uv = self._uv() or (found.place if found is not None else "")
+        if uv and is_executable(uv):
             return uv
+        others = "".join(f"\n  {line}" for line in self._programs().passed_over("uv", avoid=avoid))
         names = ", ".join(requirements.packages[:5]) or f"Python {requirements.python}"
-        where = f"{uv} cannot be executed" if uv else "it is not on PATH"
+        where = f"{uv} cannot be executed" if uv else "it is not on PATH, or only where it is not used from"
         raise BuildError(
-            f"it asks for packages ({names}), which uv installs, and {where}.\n"
+            f"it asks for packages ({names}), which uv installs, and {where}.{others}\n"
             '  To install it: pip install uv   or name it: [environments] uv = "/…/uv" in the configuration'
         )
 
@@ -351,7 +354,7 @@ class Environments:
         else:
             variables["UV_NO_CONFIG"] = "1"
         return variables | {
-            "PATH": given.get("PATH", os.defpath),
+            "PATH": self._programs().usable_path(),  # uv starts git and keyring
             "UV_CACHE_DIR": os.path.join(self._directory, "cache"),
             "UV_PYTHON_DOWNLOADS": "never",
             "UV_NO_PROGRESS": "1",

@@ -9,13 +9,14 @@ The engine runs the user's own tools with their secrets, so it comes from where 
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from toolcelld.environments.programs import fault_of, project_directories
+from toolcelld.environments.programs import programs_of, project_directories
 
 __all__ = [
     "ENGINES",
@@ -78,47 +79,35 @@ def find_engine(
         home: The user's home directory.
         avoid: Directories of projects, from which none is taken.
     """
-    places = [place for place in path.split(os.pathsep) if os.path.isabs(place)]
-    places += [os.path.join(home, place) for place in INSTALLED]
+    programs = programs_of(path, home)
+    also = [os.path.join(home, place) for place in INSTALLED]
     for name in ENGINES if wanted is None else (wanted,):
-        for place in places:
-            candidate = os.path.join(place, name)
-            if (engine := _engine_at(name, candidate)) is None:
-                continue
-            if not any(fault_of(each, home, avoid) for each in (candidate, engine.program)):
-                return engine
+        if (found := programs.find(name, avoid=avoid, fits=FITS[name], also=also)) is not None:
+            return Engine(name, found.path, found.state)
     return None
 
 
 def passed_over(path: str, home: str, avoid: Collection[str] = ()) -> list[str]:
     """Return what is an engine and is not taken, each with the reason; for arguments as of `find_engine`."""
-    found: dict[str, None] = {}
-    for place in path.split(os.pathsep):
-        for name in ENGINES if os.path.isabs(place) else ():
-            candidate = os.path.join(place, name)
-            if (engine := _engine_at(name, candidate)) is not None:
-                faults = (fault_of(each, home, avoid) for each in (candidate, engine.program))
-                if fault := next(filter(None, faults), ""):
-                    found[f"{candidate} is not used: {fault}"] = None
-    return [*found]
+    programs = programs_of(path, home)
+    return [line for name in ENGINES for line in programs.passed_over(name, fits=FITS[name], avoid=avoid)]
 
 
-def _engine_at(name: EngineName, path: str) -> Engine | None:
-    program = os.path.realpath(path)
+def _is_engine(name: EngineName, program: str) -> bool:
     if not os.path.basename(program).startswith(name):
-        return None  # the launcher of a version manager, which looks at the name that it was called by
+        return False  # the launcher of a version manager, which looks at the name that it was called by
     try:
         descriptor = os.open(program, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
-        return None
+        return False
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or os.read(descriptor, len(MAGIC)) != MAGIC:
-            return None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode) or os.read(descriptor, len(MAGIC)) != MAGIC:
+            return False
     except OSError:
-        return None
+        return False
     finally:
         os.close(descriptor)
-    if not os.access(program, os.X_OK):
-        return None
-    return Engine(name, program, (status.st_size, status.st_mtime_ns, status.st_ino))
+    return os.access(program, os.X_OK)
+
+
+FITS: Final = {name: functools.partial(_is_engine, name) for name in ENGINES}

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from toolcelld.environments.engine import EngineName, find_engine
+from toolcelld.environments.programs import fault_of
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError
@@ -253,7 +254,7 @@ def find_manager(engine: EngineName, path: str, home: str, avoid: Collection[str
         here = os.path.dirname(found.program)
         for place in NPM_PLACES:
             script = os.path.realpath(os.path.join(here, place, NPM))
-            if os.path.isfile(script):
+            if os.path.isfile(script) and not fault_of(script, home, avoid):
                 package = os.path.dirname(os.path.dirname(script))
                 return Manager("npm", (found.program, script, *OPTIONS[engine]), (found.program, package))
     raise PackagesError(

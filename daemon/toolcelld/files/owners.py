@@ -10,7 +10,7 @@ import stat
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-__all__ = ["Step", "user_name", "walk"]
+__all__ = ["Step", "unmapped", "user_name", "walk"]
 
 ACL: Final = "system.posix_acl_access"
 
@@ -57,7 +57,7 @@ def _step(path: str, descriptor: int) -> Step:
 
 def _fault(path: str, status: os.stat_result, *, within: bool, has_acl: bool) -> str:
     """Say who else can change what is in a directory; empty if only this user and root can."""
-    if status.st_uid not in (0, os.geteuid()) and (within or status.st_uid != _unmapped()):
+    if status.st_uid not in (0, os.geteuid()) and (within or status.st_uid != unmapped()):
         return f"{path} belongs to the user {user_name(status.st_uid)}"
     if status.st_mode & stat.S_ISVTX and not within:
         return ""  # entries can be removed and renamed by their owners only
@@ -77,7 +77,7 @@ def _has_acl(descriptor: int) -> bool:
 
 
 @functools.cache
-def _unmapped() -> int:
+def unmapped() -> int:
     """Return the user that stands for all that a user namespace does not map; -1 where all users are mapped."""
     try:
         with open("/proc/self/uid_map", encoding="ascii") as file:
@@ -91,13 +91,19 @@ def _unmapped() -> int:
 
 @functools.cache
 def _is_private(group: int) -> bool:
-    """Whether a group is the user's own, as many systems give one to each user: its primary one, with no other member."""
+    """Whether no other user is in a group.
+
+    That is the user's own, as many systems give one to each user: its primary one, with no other member. And one in which
+    nobody is at all, as Debian's `staff`, which owns /usr/local there.
+    """
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
         return False
     alone = all(name in (user.pw_name, "root") for name in found.gr_mem)
-    return alone and (group == 0 or (user.pw_gid == group and found.gr_name == user.pw_name))
+    if not alone or group == 0 or (user.pw_gid == group and found.gr_name == user.pw_name):
+        return alone
+    return all(other.pw_gid != group for other in pwd.getpwall())
 
 
 def user_name(number: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolcelld.config.schema import SecretSection
-from toolcelld.environments.programs import usable_path
+from toolcelld.environments.programs import programs_of
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = ["NO_SECRETS", "SecretError", "SecretRefs"]
@@ -89,18 +88,23 @@ def _read_file(name: str, path: str) -> bytes:
 
 def _run(name: str, command: tuple[str, ...], environment: Mapping[str, str]) -> bytes:
     shown = " ".join(command)[:200]
-    path = environment.get("PATH", os.defpath)
-    usable = usable_path(path, environment.get("HOME", os.path.expanduser("~")))
-    if shutil.which(command[0], path=usable) is None and (there := shutil.which(command[0], path=path)):
-        raise SecretError(
-            f"the secret {name} cannot be read: {there} is not used, because tools or other users can write there; "
-            "name the program by its whole path"
-        )
+    programs = programs_of(
+        environment.get("PATH", os.defpath), environment.get("HOME", os.path.expanduser("~"))
+    )
+    program = command[0]
+    if os.sep not in program:
+        taken = programs.find(program)
+        if taken is None and (others := programs.passed_over(program)):
+            raise SecretError(
+                f"the secret {name} cannot be read: {others[0]}; name the program by its whole path in [secrets]"
+            )
+        program = taken.place if taken is not None else program
     by_hand = f"try it by hand: {shown}"
     try:
         process = subprocess.Popen(
             command,
-            env={**environment, "PATH": usable},
+            executable=program,
+            env={**environment, "PATH": programs.usable_path()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # what it complains of may be the secret

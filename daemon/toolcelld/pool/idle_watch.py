@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.cell.processes.usage import measure, passed
+from toolcelld.cell.processes.usage import Usage, measure, passed
 from toolcelld.pool.worker import Worker
 
 __all__ = ["IdleWatch"]
@@ -102,8 +102,8 @@ class IdleWatch:
         for worker in list(self._leaving):
             if not worker.pid or worker.cell.ended.done():
                 self._leaving.discard(worker)
-            elif _over_limit(worker):
-                worker.cell.end()
+            elif doing := _over_limit(worker, _end):
+                _end(worker, doing)
         waiting = self._leaving or any(worker.pid and not self._is_stopped(worker) for worker in self._idle)
         if waiting or self.looks:
             self._schedule(LOOK_SECONDS if waiting else STOPPED_SECONDS)
@@ -121,7 +121,7 @@ class IdleWatch:
             look = self.looks.get(worker)
             if look is None:
                 self.looks[worker] = _Look(processes.main_thread_nanoseconds())
-                return _over_limit(worker)
+                return _over_limit(worker, self._end_idle)
             if look.stopped:
                 used_ns = processes.used_nanoseconds() - look.used_ns
                 return "it continued itself when it was stopped" if used_ns > STOPPED_NS else ""
@@ -135,17 +135,36 @@ class IdleWatch:
         # After it was stopped: it could have forked since the last look.
         if len(measure(processes.builders).members) > len(processes.workers):
             return "it started a process"
-        return _over_limit(worker)
+        return _over_limit(worker, self._end_idle)
+
+    def _end_idle(self, worker: Worker, doing: str) -> None:
+        if worker in self._idle:  # and has no call since its memory was read
+            self._on_active(worker, doing)
 
 
-def _over_limit(worker: Worker) -> str:
-    """Return the limit of its cell that a worker is over; empty where it is over none."""
-    limits = worker.spec.limits
-    usage = worker.cell.processes.measure(limits.memory_bytes, limits.processes)
-    for key, figure, limit in (
-        ("memory", usage.memory_bytes, limits.memory_bytes),
-        ("processes", usage.tasks, limits.processes),
-    ):
-        if limit is not None and figure > limit:
-            return f"it has {passed(key, figure, limit, time.time() - worker.since, usage)}"
-    return ""
+def _end(worker: Worker, _: str) -> None:
+    worker.cell.end()
+
+
+def _over_limit(worker: Worker, on_too_much: Callable[[Worker, str], object]) -> str:
+    """Return the limit on processes if the worker's cell is over it, else empty.
+
+    Args:
+        worker: The worker.
+        on_too_much: Called later if its memory is over the limit, because the exact figure is read in a thread.
+    """
+    limits, processes = worker.spec.limits, worker.cell.processes
+    usage = processes.measure(limits.processes)
+
+    def over(key: str, figure: int, limit: int | None, usage: Usage) -> str:
+        if limit is None or figure <= limit:
+            return ""
+        return f"it has {passed(key, figure, limit, time.time() - worker.since, usage)}"
+
+    def on_read(usage: Usage) -> None:
+        if doing := over("memory", usage.memory_bytes, limits.memory_bytes, usage):
+            on_too_much(worker, doing)
+
+    if limits.memory_bytes is not None and usage.memory_bytes > limits.memory_bytes:
+        processes.read_memory(usage, on_read)
+    return over("processes", usage.tasks, limits.processes, usage)

@@ -218,7 +218,7 @@ class PreforkedCells:
             waiter.set_exception(ZygoteFailed("the daemon is stopping"))
         if self._forking:
             await asyncio.wait(self._forking)
-        for cell in self._ready:
+        for cell in list(self._ready):
             if not cell.ended.done():
                 cell.end()
                 await cell.ended
@@ -265,5 +265,5 @@ class Preforks:
 
     async def aclose(self) -> None:
         """End all preforked cells, also those that are being forked."""
-        for cells in self._kinds.values():
+        for cells in list(self._kinds.values()):
             await cells.aclose()

@@ -42,6 +42,8 @@ else:
 """
 PROBE_SECONDS_MAX: Final = 10.0
 """For loading the probe, which takes milliseconds."""
+PROCESSES: Final = 64
+"""So that the cells show whether their number can be bounded."""
 
 
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")
@@ -59,7 +61,7 @@ async def probe_host(prefork_for: Callable[[CellSpec], PreforkedCells], tmpdir: 
     for enclosure in ENCLOSURES:
         file = ToolFile("/probe.py", "probe", "local", "probe", PROBE, f"probe {enclosure}", "/")
         policy = SandboxPolicy(enclosure, writable=(tmpdir,))
-        spec = CellSpec(file, "/", (), CellLimits(), policy, owner="probe")
+        spec = CellSpec(file, "/", (), CellLimits(processes=PROCESSES), policy, owner="probe")
         worker = Worker(f"probe-{enclosure}", spec, lambda _: None)
         try:
             await worker.start(prefork_for(spec), load_seconds=PROBE_SECONDS_MAX)

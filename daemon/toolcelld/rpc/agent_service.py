@@ -129,7 +129,7 @@ class ToolCell(rpc.ToolCellServicer):
     async def _pump(self, session: Session, context: AttachContext, superseded: asyncio.Event) -> None:
         """Read and write until either side has enough."""
         outbox = session.outbox
-        reader = asyncio.create_task(self._read(session, context))  # awaited below
+        reader = asyncio.create_task(self._read(session, context, superseded))  # awaited below
         over = asyncio.create_task(superseded.wait())  # awaited below
         ended: set[asyncio.Task[Any]] = {reader, over}
         for task in ended:
@@ -151,10 +151,11 @@ class ToolCell(rpc.ToolCellServicer):
                 task.cancel()
             await asyncio.wait(ended)
 
-    async def _read(self, session: Session, context: AttachContext) -> None:
+    async def _read(self, session: Session, context: AttachContext, superseded: asyncio.Event) -> None:
+        """Obey what comes until the client or another stream ends that; a client that reads nothing delays the end."""
         assembly = ArgumentReassembler(session.agent, session.hold_arguments)
         try:
-            while (message := await context.read()) is not grpc.aio.EOF:
+            while (message := await context.read()) is not grpc.aio.EOF and not superseded.is_set():
                 try:
                     self._obey(session, message, assembly)
                 except Refusal as refusal:

@@ -20,17 +20,21 @@ from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.resolution.settings import resolve
 from toolcelld.environments.engine import INSTALLING, engine_here, passed_over
 from toolcelld.environments.kept import Usage
+from toolcelld.environments.programs import programs_of
 from toolcelld.errors import Refusal
 from toolcelld.files.looks import look
 from toolcelld.files.regular import read_regular
 from toolcelld.inspector import process as inspector
+from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.pool import Pool
+from toolcelld.sandbox import namespaces
 from toolcelld.sandbox.policy import Enclosure
+from toolcelld.store import Store
 from toolcelld.worker import engine as worker
 
-__all__ = ["Diagnosis", "Finding", "diagnose", "look_at_engine", "look_at_inspector"]
+__all__ = ["Diagnosis", "Finding", "diagnose", "look_at_engine", "look_at_inspector", "look_at_programs"]
 
 
 State = Literal["in use", "available", "missing", "unknown"]
@@ -85,15 +89,17 @@ def diagnose(
     *,
     spill_bytes: int,
     kept: Sequence[Usage],
+    store: Store,
 ) -> Diagnosis:
     """Tell what there is. Reads some small files of /proc and /sys.
 
     Args:
         ruleset: The rules in force.
         groups: The control groups of the daemon.
-        looked_at: What `look_at_engine` and `look_at_inspector` have found.
+        looked_at: What `look_at_engine`, `look_at_programs` and `look_at_inspector` have found.
         spill_bytes: The size of the outputs on disk.
         kept: The environments and packages on disk.
+        store: The database.
     """
     # A tool that no rule speaks of: its name fits no pattern but those for all.
     settings = resolve(ruleset.config, "", {}, "")
@@ -103,10 +109,12 @@ def diagnose(
         *_layers(ruleset, enclosure),
         *_kernel(),
         _guard(ruleset.host_paths.host.guard),
+        *_process_numbers(ruleset.host_paths.host),
         _groups(groups),
         *looked_at,
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
         _kept(kept),
+        *_database(store),
     ]
     return Diagnosis(settings.sandbox, enclosure, tuple(findings))
 
@@ -142,6 +150,21 @@ def _layers(ruleset: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
     for layer in dict.fromkeys(layer for kind in ENCLOSURES for layer in reported.get(kind, ())):
         kinds = [kind for kind in ENCLOSURES if layer in reported.get(kind, ())]
         yield Finding("layer", layer, "in use" if layer in in_use else "available", f"of {', '.join(kinds)}")
+
+
+def look_at_programs(ruleset: Ruleset) -> tuple[Finding, ...]:
+    """Tell which files the programs are that the daemon starts or gives to cells, as it has fixed them. Blocks."""
+    paths = ruleset.host_paths
+    programs = programs_of(paths.environment.get("PATH", os.defpath), paths.home)
+    found: list[Finding] = []
+    for program in programs.fixed:
+        name = f"program {program.name}"
+        if fault := programs.fault_now(program):
+            remedy = f"put a {program.name} on PATH where only you and root can write, and restart the daemon"
+            found.append(Finding("host", name, "missing", f"{program.place}: {fault}", remedy))
+        else:
+            found.append(Finding("host", name, "in use", str(program)))
+    return tuple(found)
 
 
 def look_at_inspector() -> Finding:
@@ -214,6 +237,27 @@ def _guard(missing: str) -> Finding:
     )
 
 
+def _process_numbers(host: HostCapabilities) -> Iterator[Finding]:
+    """Whether a fork bomb in a strict cell finds no more process numbers than the cell may have processes."""
+    name, layers = "process numbers", host.layers.get("strict", ())
+    if host.strict:
+        return
+    if namespaces.BOUNDED in layers:
+        yield Finding("host", name, "in use", "bounded for each strict cell")
+    elif namespaces.BOUNDED_ROUGHLY in layers:
+        detail = f"a strict cell has {namespaces.RESERVED_PIDS} more than it needs: ns_last_pid cannot be set there"
+        yield Finding("host", name, "missing", detail, "boot a kernel with CONFIG_CHECKPOINT_RESTORE")
+    else:
+        detail = "not bounded, as pid_max cannot be set in a strict cell"
+        held = (
+            "the processes of root are held by polling alone"
+            if os.geteuid() == 0
+            else "the limit of the user holds"
+        )
+        remedy = "boot a kernel of 6.14 or newer; in a container, with /proc/sys writable"
+        yield Finding("host", name, "missing", f"{detail}: {held}", remedy)
+
+
 def _groups(groups: CgroupTree) -> Finding:
     if groups.reason:
         return Finding(
@@ -240,6 +284,13 @@ def _kept(kept: Sequence[Usage]) -> Finding:
     size = format_bytes(sum(usage.size_bytes for usage in unneeded))
     detail += f", {len(unneeded)} of them, of {size}, are asked for by no tool file"
     return Finding("host", "environments", "in use", detail, "toolcell prepare --remove-unused")
+
+
+def _database(store: Store) -> Iterator[Finding]:
+    for notice in store.notices:
+        yield Finding("host", "database", "missing", notice.text, notice.remedy)
+    if not store.notices:
+        yield Finding("host", "database", "in use", store.path)
 
 
 def _sysctl(name: str) -> str:

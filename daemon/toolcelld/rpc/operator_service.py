@@ -35,7 +35,7 @@ from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
-from toolcelld.rpc.doctor import diagnose, look_at_engine, look_at_inspector
+from toolcelld.rpc.doctor import diagnose, look_at_engine, look_at_inspector, look_at_programs
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
 from toolcelld.rpc.messages.shown_values import shown_arguments, shown_result
@@ -135,7 +135,7 @@ class Operator(rpc.OperatorServicer):
 
     def _calls(self) -> Iterator[CallSummary]:
         for session in self._daemon.sessions.all:
-            for call in session.calls.values():
+            for call in list(session.calls.values()):
                 yield call.summary()
         yield from self._daemon.recent
 
@@ -284,7 +284,9 @@ class Operator(rpc.OperatorServicer):
 
     async def GetTrust(self, request: pb.GetTrustRequest, context: Context) -> pb.GetTrustResponse:
         async with refusals(context):
-            return (await self._trust_request(request.directory)).encoded()
+            found = (await self._trust_request(request.directory)).encoded()
+            found.notices.extend(self._notices)
+            return found
         raise AssertionError
 
     async def Trust(self, request: pb.TrustRequest, context: Context) -> pb.TrustResponse:
@@ -354,7 +356,12 @@ class Operator(rpc.OperatorServicer):
 
     async def ListTrust(self, request: pb.ListTrustRequest, context: Context) -> pb.ListTrustResponse:
         known = self._daemon.ruleset.trusts.by_directory
-        return pb.ListTrustResponse(trusts=[encode_trusted(known[place]) for place in sorted(known)])
+        trusts = [encode_trusted(known[place]) for place in sorted(known)]
+        return pb.ListTrustResponse(trusts=trusts, notices=self._notices)
+
+    @property
+    def _notices(self) -> list[str]:
+        return [f"{notice.text}\n{notice.remedy}." for notice in self._daemon.store.notices]
 
     async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
         async with refusals(context):
@@ -423,11 +430,17 @@ class Operator(rpc.OperatorServicer):
         daemon = self._daemon
         looked_at = (
             await look_at_engine(daemon.ruleset, daemon.pool),
+            *await asyncio.to_thread(look_at_programs, daemon.ruleset),
             await asyncio.to_thread(look_at_inspector),
         )
         kept = await daemon.kept.look()
         found = diagnose(
-            daemon.ruleset, daemon.groups, looked_at, spill_bytes=daemon.spills.usage_bytes, kept=kept
+            daemon.ruleset,
+            daemon.groups,
+            looked_at,
+            spill_bytes=daemon.spills.usage_bytes,
+            kept=kept,
+            store=daemon.store,
         )
         return pb.DoctorResponse(
             healthy=found.healthy,

@@ -24,18 +24,32 @@ from toolcelld import linux
 from toolcelld.files.paths import Place, is_below_any, open_place, open_plain
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["HIDDEN", "bound_processes", "bounds_processes", "enter_namespaces", "mount_view"]
+__all__ = [
+    "BOUNDED",
+    "BOUNDED_ROUGHLY",
+    "HIDDEN",
+    "RESERVED_PIDS",
+    "bound_processes",
+    "bounds_processes",
+    "close_view",
+    "enter_namespaces",
+    "mount_view",
+]
 
 HIDDEN: Final = ("/home", "/run", "/var/run", "/tmp", "/var/tmp", "/dev/shm", "/mnt", "/media")
 """Directories with data of users, programs and daemons. The policy adds the home directory of this user."""
 SHARED_MEMORY_BYTES: Final = 64 * 2**20
 """The size of /dev/shm; each semaphore of multiprocessing needs a page."""
 SCRATCH: Final = "/tmp"
+SHARED_MEMORY: Final = "/dev/shm"
 EMPTY: Final = ",size=1m,nr_inodes=4096"
 """The other emptied directories hold the places of mounts; only Landlock refuses to write there."""
 BYTES_PER_INODE: Final = 16 * 1024
 """The size of a file system for each file that it may have: an empty one takes a kilobyte of the kernel's memory."""
 INODES_MIN: Final = 1024
+BOUNDED: Final = "bounded number of processes"
+BOUNDED_ROUGHLY: Final = "roughly bounded number of processes"
+"""The reserve of numbers could not be taken away."""
 PID_MAX_SINCE: Final = (6, 14)
 RESERVED_PIDS: Final = 300
 """The kernel gives these numbers only until the first wrap, so a cell begins behind them: they would be a reserve for a
@@ -45,8 +59,10 @@ NUMBERS_PER_PROCESS: Final = 2
 OF_NETWORK: Final = {
     "ipv4/tcp_rmem": "4096 65536 262144",
     "ipv4/tcp_wmem": "4096 65536 262144",
+    "ipv4/tcp_max_tw_buckets": "0",
 }  # fmt: skip
-"""Buffers of a TCP socket: kernel memory that only a control group counts. On loopback these are fast enough."""
+"""Buffers of a TCP socket: kernel memory that only a control group counts. On loopback these are fast enough. And no
+connections that wait after their end: the next call would find their ports, and could not take them."""
 OF_USER: Final = {"max_inotify_instances": 32}
 """Of the user's instances, as many as the cell may take; the user has 128 in all."""
 WATCHES: Final = "/proc/sys/fs/inotify/max_user_watches"
@@ -88,7 +104,7 @@ def bounds_processes() -> bool:
     return (major, minor) >= PID_MAX_SINCE
 
 
-def bound_processes(processes: int) -> bool:
+def bound_processes(processes: int) -> str | None:
     """Bound the processes and threads of this process namespace, which also holds those of root.
 
     The kernel's limit for each user holds a user in a namespace of its own only; root has none.
@@ -97,14 +113,20 @@ def bound_processes(processes: int) -> bool:
         processes: How many the cell may have, with its init.
 
     Returns:
-        Whether the kernel can: since Linux 6.14.
+        The name of this layer, `BOUNDED` or `BOUNDED_ROUGHLY`. None where the kernel cannot, before Linux 6.14, or a
+        container has its settings read-only; the limit monitor and, but for root, the limit for each user still hold.
     """
     if not bounds_processes():
-        return False
-    _write("/proc/sys/kernel/pid_max", b"%d" % (RESERVED_PIDS + processes * NUMBERS_PER_PROCESS))
-    with contextlib.suppress(OSError):  # a kernel without CONFIG_CHECKPOINT_RESTORE
+        return None
+    try:
+        _write("/proc/sys/kernel/pid_max", b"%d" % (RESERVED_PIDS + processes * NUMBERS_PER_PROCESS))
+    except OSError:
+        return None
+    try:
         _write("/proc/sys/kernel/ns_last_pid", b"%d" % RESERVED_PIDS)
-    return True
+    except OSError:  # a kernel without CONFIG_CHECKPOINT_RESTORE
+        return BOUNDED_ROUGHLY
+    return BOUNDED
 
 
 def _write(path: str, text: bytes) -> None:
@@ -119,13 +141,16 @@ def _loopback_up() -> None:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, INTERFACE.pack(b"lo", flags | IFF_UP))
 
 
-def mount_view(policy: SandboxPolicy, needed: Sequence[str], tmpdir_bytes: int | None) -> None:
+def mount_view(policy: SandboxPolicy, needed: Sequence[str], tmpdir_bytes: int | None) -> Sequence[str]:
     """Set up the mounts of the cell.
 
     Args:
         policy: Grants readable and writable places and names hidden ones.
         needed: Resolved paths that stay readable: the interpreter and Toolcell's code.
-        scratch_bytes: The size of /tmp; None for no limit.
+        tmpdir_bytes: The size of /tmp; None for no limit.
+
+    Returns:
+        The mounts that are for `close_view`: /proc, and the emptied directories that hold the places of others.
     """
     linux.unshare(linux.CLONE_NEWNS)
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
@@ -146,10 +171,13 @@ def mount_view(policy: SandboxPolicy, needed: Sequence[str], tmpdir_bytes: int |
     linux.set_read_only("/")
     # Shorter paths first, so that the more specific entry wins: a grant within a hidden directory is visible, and a
     # hidden directory within a grant is empty.
+    only_hold: set[str] = set()
     for path, kind, tree in sorted(places, key=lambda place: (place[0].count("/"), place[0])):
         if kind == _EMPTY:
-            _empty(path, tmpdir_bytes)
+            if _empty(path, tmpdir_bytes) and path not in (SCRATCH, SHARED_MEMORY):
+                only_hold.add(path)
             continue
+        only_hold.discard(path)  # what is granted there is mounted on it
         if kind == _READABLE:
             linux.set_read_only(tree)
         _attach(path, tree)
@@ -157,6 +185,19 @@ def mount_view(policy: SandboxPolicy, needed: Sequence[str], tmpdir_bytes: int |
     for link, target in links.items():
         _link(link, target)
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+    return ["/proc", *sorted(only_hold)]
+
+
+def close_view(mounts: Iterable[str]) -> None:
+    """Make mounts read-only in which only this module and its callers write, after the last of them has written.
+
+    Landlock refuses to write there, and not to change modes, times and attributes, which a later call would find.
+
+    Args:
+        mounts: What `mount_view` has returned.
+    """
+    for path in mounts:
+        linux.set_read_only(path, alone=True)
 
 
 def _trees(
@@ -189,16 +230,18 @@ def _attach(path: str, tree: int) -> None:
         os.close(target)
 
 
-def _empty(path: str, tmpdir_bytes: int | None) -> None:
+def _empty(path: str, tmpdir_bytes: int | None) -> bool:
+    """Mount something empty; return whether it is a directory."""
     if not os.path.isdir(path):
         if os.path.exists(path):  # and is not below a directory that was emptied already
             nothing = linux.open_tree(os.devnull)
             linux.move_mount(nothing, path)
             os.close(nothing)
-        return
-    sizes = {"/dev/shm": SHARED_MEMORY_BYTES, SCRATCH: tmpdir_bytes}
+        return False
+    sizes = {SHARED_MEMORY: SHARED_MEMORY_BYTES, SCRATCH: tmpdir_bytes}
     options = f"mode=0755{_bounds(sizes[path]) if path in sizes else EMPTY}"
     linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
+    return True
 
 
 def _bounds(size: int | None) -> str:

@@ -13,7 +13,8 @@ Steps 1 to 6 do not depend on the tool, so cells are prepared up to step 6 ahead
     scope only, so that the keeper's `kill(-1)` reaches exactly its own tree. This scope is a way to kill and not a policy,
     so `none` has it, too. It is verified before use: a signal to the zygote must be refused.
 5.  The fork of the worker (in `keeper`; in `strict` its parent is the init of the cell). The worker dies with its parent,
-    has a lower priority than the processes that can stop it, and is ended before them where the machine's memory runs out.
+    has a session and a lower priority than the processes that can stop it, which do not wait for the processor behind all
+    that it forks, and is ended before them where the machine's memory runs out.
 6.  The worker sends `hello` and waits for `become`.
 7.  `strict`: the mount namespace, before access to files is restricted. Then the environment from the setup alone, the
     working directory, the sockets of a network of some hosts (the daemon accepts on them; ports below 1024 need a
@@ -67,6 +68,7 @@ __all__ = [
     "Plan",
     "SetupFailed",
     "default_signals",
+    "open_nothing",
     "open_standard_streams",
     "own_places",
     "walk",
@@ -86,7 +88,7 @@ HANDOVER: Final = 7
 
 NICE: Final = 5
 """How far the priority of a cell's processes is below that of its keeper and of the daemon, which stop them; it counts
-between the processes of one session or cpu group."""
+between the processes of one cpu group."""
 PROCESSES_OF_OTHERS: Final = 1024
 """How many the user's other programs may start later, where a limit counts them too."""
 FIRST_TO_END: Final = b"1000"
@@ -166,6 +168,8 @@ class Plan:
     and of init are not used, and the hooks of the standard library write to 200 pages that are shared until then."""
     asking: Asking | None = None
     """The worker's side of its guard; None without one."""
+    only_hold: Sequence[str] = ()
+    """Mounts of a strict cell in which nothing is written once its view is complete."""
     imported_last: str = ""
     """The module that the zygote imported last; empty in an interpreter that has no zygote."""
 
@@ -228,6 +232,13 @@ def default_signals() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
+def open_nothing() -> None:
+    """Open descriptor 0 anew, on /dev/null."""
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.close(null)
+
+
 def open_standard_streams() -> None:
     """Open the streams of Python on the descriptors 0 to 2, as every worker has them."""
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open until the process exits
@@ -255,8 +266,13 @@ def _view(plan: Plan) -> str | None:
     policy, limits = plan.setup.policy, plan.setup.limits
     if policy.enclosure != "strict":
         return None
-    namespaces.mount_view(policy, own_places(), limits.disk_bytes)
+    plan.only_hold = namespaces.mount_view(policy, own_places(), limits.disk_bytes)
+    open_nothing()  # not the host's any more, whose mode and times its owner could change: the one in the view is read-only
     return "mount namespace"
+
+
+def _close_view(plan: Plan) -> None:
+    namespaces.close_view(plan.only_hold)
 
 
 def _surroundings(plan: Plan) -> None:
@@ -295,13 +311,21 @@ def _tie_to_parent(plan: Plan) -> None:
 def _pids(plan: Plan) -> str | None:
     assert plan.setup is not None
     processes = plan.setup.limits.processes
-    if not plan.apart or processes is None or not namespaces.bound_processes(processes + PROCESSES_MARGIN):
+    if not plan.apart or processes is None:
         return None
-    return "bounded number of processes"
+    return namespaces.bound_processes(processes + PROCESSES_MARGIN)
 
 
-def _priority(_: Plan) -> None:
+def _ahead(_: Plan) -> None:
+    linux.schedule_ahead(session=True)
+
+
+def _behind(_: Plan) -> None:
+    os.setsid()
     os.nice(NICE)
+
+
+def _first_to_end(_: Plan) -> None:
     with (
         contextlib.suppress(OSError),  # where a container has /proc read-only
         open("/proc/self/oom_score_adj", "wb", buffering=0) as file,
@@ -456,16 +480,20 @@ def own_places() -> tuple[str, ...]:
     )
 
 
-AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _namespaces, _enclosure)
+AROUND: Final[Sequence[Step]] = (_own_session, _ahead, _descriptors, _barrier, _namespaces, _enclosure)
 """Run by the keeper before it forks the worker."""
 
-BORN: Final[Sequence[Step]] = (_tie_to_parent, _priority)
+BORN: Final[Sequence[Step]] = (_tie_to_parent, _first_to_end)
+"""Run by init and by the worker."""
+
+BEHIND: Final[Sequence[Step]] = (_behind,)
 """Run by the worker before it sends `hello`."""
 
 WANTED: Final[Sequence[Step]] = (
     _view,
     _pids,
     _names,
+    _close_view,
     _surroundings,
     _handover,
     _limits,

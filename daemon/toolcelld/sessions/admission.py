@@ -19,7 +19,7 @@ from toolcelld.catalog.discovery.sources import BUILTIN
 from toolcelld.catalog.permissions import rule_for
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.ruleset import switched_off
+from toolcelld.policy.ruleset import Permit, switched_off
 from toolcelld.sessions.project_watch import ProjectWatch
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ ANCESTORS_MAX: Final = 4
 """The longest chain of calls that start calls."""
 AGENTS_THAT_READ: Final = ("claude", "codex", "copilot", "cursor", "opencode")
 """Parts of the names of agents that have a tool of their own to read files."""
+OF_TRUST: Final = frozenset({RefusalReason.UNTRUSTED, RefusalReason.NEEDS_GRANT})
+"""Refusals that a decision of trust would have prevented."""
 READER: Final = "file-reader"
 SCHEMA_LETTERS_MAX: Final = 4000
 """Of parameters that have changed, for the model."""
@@ -85,7 +87,7 @@ class Admission:
         rule = rule_for(ruleset.config, tool)
         if rule is not None and rule.action == "deny":
             raise Refusal(RefusalReason.NOT_ALLOWED, denied(name, str(rule)), field="call.tool")
-        permit = ruleset.permit(tool, self._project, self._directory)
+        permit = self._permit(tool)
         plan = self._plans[name] = Plan(
             permit.tool,
             permit.settings,
@@ -103,6 +105,17 @@ class Admission:
             _redefined(tool) if name in self._redefined else "",
         )
         return plan
+
+    def _permit(self, tool: ToolInfo) -> Permit:
+        """Return the permit of a tool. Raises `Refusal`, which says if decisions of trust were lost."""
+        try:
+            return self._daemon.ruleset.permit(tool, self._project, self._directory)
+        except Refusal as refusal:
+            notices = self._daemon.store.notices
+            if refusal.reason not in OF_TRUST or not notices:
+                raise
+            lines = "".join(f"\n  {notice.text}" for notice in notices)
+            raise Refusal(refusal.reason, f"{refusal.message}{lines}") from refusal
 
     def note_changes(self, before: Catalog, after: Catalog) -> None:
         """Note the tools whose parameters have changed since the session began."""

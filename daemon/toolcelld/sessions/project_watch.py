@@ -178,7 +178,7 @@ class ProjectWatch:
     # Moving aside
 
     def _move_new_aside(self) -> None:
-        for descriptor, looked in self._directories:
+        for descriptor, looked in list(self._directories):
             for name in names_in(descriptor, looked.names):
                 if name not in looked.present:
                     self._move(descriptor, looked.place.path, name)

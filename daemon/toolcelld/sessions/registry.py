@@ -82,7 +82,7 @@ class Sessions:
 
     def _drop_endings(self) -> None:
         """Make room in memory: drop what is kept for repeated call ids."""
-        for session in self._sessions.values():
+        for session in list(self._sessions.values()):
             session.idempotency.drop_endings()
             session.retention.count()
 

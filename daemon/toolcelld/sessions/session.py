@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
-from toolcelld.calls.outcomes.history import SHOWN_BYTES_MAX, CallSummary
+from toolcelld.calls.outcomes.history import CallSummary, refused_call
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.request import Plan, Request
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenRequest", "Session", "draining"]
 
-REFUSAL_CHARACTERS_MAX: Final = 2000
-"""Of the message of a refused call, for operators."""
 CALLS_MAX: Final = 512
 """Waiting and running calls of one session."""
 
@@ -108,6 +106,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.tasks = daemon.tasks
         self.spills = daemon.spills
         self.stream = 0  # counts the streams; only the newest one pumps
+        self._streams = 0  # that have not left
         self.draining = False  # with the daemon: what runs goes on, what is new is refused
         self.superseded = asyncio.Event()
         self.closed = asyncio.Event()
@@ -144,6 +143,11 @@ class Session(Machine[SessionState, SessionEvent]):
         """The same without the tools that this session may not call: what its client sees."""
         return self._admission.offered(self._pin.catalog)
 
+    @property
+    def questions_seconds_max(self) -> float | None:
+        """The time for which the questions of one call may be open, together; None for no bound."""
+        return self._daemon.config.max.timeout_seconds
+
     # Streams
 
     @contextlib.contextmanager
@@ -159,6 +163,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.superseded.set()
         superseded = self.superseded = asyncio.Event()
         self.stream += 1
+        self._streams += 1
         stream = self.stream
         try:
             if stream > 1:
@@ -168,7 +173,14 @@ class Session(Machine[SessionState, SessionEvent]):
                         questions.ask_again(self.outbox.holds)
             yield superseded
         finally:
+            self._streams -= 1
             self._detach(stream)
+            self._release_if_over()
+
+    def _release_if_over(self) -> None:
+        """Count nothing of an ended session any more, when no stream is left that could make it hold more."""
+        if self.state is SessionState.CLOSED and not self._streams:
+            self.retention.close()
 
     def _detach(self, stream: int) -> None:
         """Disconnect a stream. If it was the current one, the linger begins."""
@@ -209,7 +221,7 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def _closed_for_good(self) -> None:
         self.fire(SessionEvent.EMPTY)
-        self.retention.close()
+        self._release_if_over()
         self.pool.retire_owned(self.id)
         self._pin.close()
         self._daemon.projects.leave(self.directory)
@@ -253,31 +265,8 @@ class Session(Machine[SessionState, SessionEvent]):
             self._admit(request)
         except Refusal as refusal:
             if refusal.reason is not RefusalReason.CALL_EXISTS and request.call_id not in self.calls:
-                self._daemon.recent.refuse(self._refused(request, refusal))
+                self._daemon.recent.refuse(refused_call(request, refusal, self.id, self.directory))
             raise
-
-    def _refused(self, request: Request, refusal: Refusal) -> CallSummary:
-        """Return the summary of a call that was not admitted."""
-        now = time.time()
-        return CallSummary(
-            request.call_id,
-            self.id,
-            request.tool,
-            "",
-            "ended",
-            "",
-            request.agent,
-            request.agent_name,
-            self.directory,
-            request.session_id,
-            request.message_id,
-            now,
-            None,
-            ((now, f"refused: {refusal.reason.lower()}"),),
-            (refusal.reason, refusal.message[:REFUSAL_CHARACTERS_MAX]),
-            request.arguments[:SHOWN_BYTES_MAX],
-            len(request.arguments),
-        )
 
     def _admit(self, request: Request) -> None:
         digest = hashlib.blake2b(request.arguments, key=request.tool.encode()[:64], digest_size=16).digest()
@@ -307,7 +296,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self._waiting.add(call, unread)
             if call.deadline is not None:
                 call.deadline.run()
-        for path, text in self._daemon.packages.preparing.items():
+        for path, text in list(self._daemon.packages.preparing.items()):
             self.prepare(path, text)
 
     def prepare(self, path: str, text: str) -> None:

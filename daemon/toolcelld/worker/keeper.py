@@ -40,6 +40,9 @@ from toolcelld.worker import main
 __all__ = ["children", "descendants", "keep", "kill_all", "measure_usage"]
 
 EXIT_SETUP_FAILED: Final = 70  # EX_SOFTWARE of <sysexits.h>
+STOP_SIGNAL: Final = signal.SIGQUIT
+"""Sent by the keeper to init, which alone can signal all of its namespace at once: init stops them. Not one of
+`linux.UNUSED_SIGNALS`, which anybody may send."""
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 SAMPLED_MAX: Final = 64
 """Processes whose usage is read before they are killed, at 30 µs each: the default limit of a tool's processes."""
@@ -75,6 +78,7 @@ def keep(plan: Plan) -> NoReturn:
 def _be_worker(plan: Plan) -> NoReturn:
     setup.default_signals()
     setup.walk(setup.BORN, plan)
+    setup.walk(setup.BEHIND, plan)
     os.close(LIFE)
     setup.open_standard_streams()
     for hooks in plan.fork_hooks:
@@ -99,6 +103,7 @@ def _be_init(plan: Plan) -> NoReturn:
     os.closerange(PROTOCOL, os.sysconf("SC_OPEN_MAX"))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(STOP_SIGNAL, _stop_all)
     while True:
         pid, status, usage = os.wait4(-1, 0)
         if pid == worker:
@@ -214,8 +219,11 @@ class _Keeper:
         in_namespace = 0
         guards = 1 if self._has_guard and self._first_alive else 0
         if self._first_alive:
-            if self._scoped:  # a stopped process does not fork while the others are read
-                with contextlib.suppress(ProcessLookupError):
+            # A stopped process does not fork while the others are read, and leaves the processors to who reads.
+            with contextlib.suppress(ProcessLookupError):
+                if self._apart:
+                    os.kill(self._first, STOP_SIGNAL)
+                elif self._scoped:
                     os.kill(-1, signal.SIGSTOP)
             below = descendants(self._first)
             in_namespace = len(below) if self._apart else 0
@@ -247,6 +255,11 @@ def _send(life: socket.socket, text: str) -> None:
 def _exit_message(status: int, usage: resource.struct_rusage, sampled: ProcessUsage = NO_USAGE) -> str:
     seconds = max(usage.ru_utime + usage.ru_stime, sampled.cpu_seconds)
     return f"exit {status} {seconds:.6f} {max(usage.ru_maxrss, sampled.memory_peak_kib)}"
+
+
+def _stop_all(*_: object) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGSTOP)  # init itself is left out
 
 
 def _wake(*_: object) -> None:

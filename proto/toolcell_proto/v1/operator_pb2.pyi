@@ -953,6 +953,7 @@ class GetTrustResponse(_message.Message):
     TRUST_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
     REQUIRES_FIELD_NUMBER: _builtins.int
+    NOTICES_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
     """The resolved directory."""
     state: _builtins.str
@@ -991,6 +992,10 @@ class GetTrustResponse(_message.Message):
     def requires(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The packages that the project's configuration asks for; uv installs them once it is trusted."""
 
+    @_builtins.property
+    def notices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is lost of the records of trust, or cannot be kept, and what to do, for display; empty where all is well."""
+
     def __init__(
         self,
         *,
@@ -1004,10 +1009,11 @@ class GetTrustResponse(_message.Message):
         trust: Global___TrustInfo | None = ...,
         problems: _abc.Iterable[_toolcell_pb2.Problem] | None = ...,
         requires: _abc.Iterable[_builtins.str] | None = ...,
+        notices: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["trust", b"trust"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "env", b"env", "problems", b"problems", "programs", b"programs", "python", b"python", "requires", b"requires", "state", b"state", "tools", b"tools", "trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "env", b"env", "notices", b"notices", "problems", b"problems", "programs", b"programs", "python", b"python", "requires", b"requires", "state", b"state", "tools", b"tools", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1237,18 +1243,24 @@ class ListTrustResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TRUSTS_FIELD_NUMBER: _builtins.int
+    NOTICES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def trusts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrustInfo]:
         """The projects, sorted by directory."""
+
+    @_builtins.property
+    def notices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in GetTrustResponse."""
 
     def __init__(
         self,
         *,
         trusts: _abc.Iterable[Global___TrustInfo] | None = ...,
+        notices: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["trusts", b"trusts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["notices", b"notices", "trusts", b"trusts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

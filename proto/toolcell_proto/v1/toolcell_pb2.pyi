@@ -1335,7 +1335,10 @@ Global___Log: _TypeAlias = Log  # noqa: Y015
 
 @_typing.final
 class Ask(_message.Message):
-    """A question of the tool, which waits for the answer for at most ten minutes."""
+    """A question of the tool, which waits for the answer for at most ten minutes. The time for which the questions and
+    requests of one call are open is at most the limit `[max] timeout`, all together; after that the call is stopped, with
+    the cause "question".
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

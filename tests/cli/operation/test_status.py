@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import SECONDS_MAX, Project, user_daemon
+from tests.cli.conftest import SECONDS_MAX, Done, Project, user_daemon
 from tests.daemons import RunningDaemon
 
 from toolcell._version import VERSION
@@ -101,16 +102,53 @@ def test_stop_says_which_calls_it_waits_for_and_returns_when_the_daemon_is_gone(
     assert not Path(project.socket).exists()
 
 
+HUNG = (
+    "status", "stop", "tools", "ps", "calls", "calls c-1", "doctor", "call slow", "logs", "reload", "release slow",
+    "abort c-1", "restart slow", "output o-1", "trust", "check",
+)  # fmt: skip
+"""Commands that talk to a daemon."""
+
+
 @pytest.mark.slow
-def test_a_daemon_that_hangs_is_named_and_not_signalled(project: Project, started: RunningDaemon) -> None:
+def test_a_daemon_that_hangs_is_named_by_every_command_and_the_advice_works(
+    project: Project, started: RunningDaemon
+) -> None:
     os.kill(started.pid, signal.SIGSTOP)
-    for command in ("status", "stop"):
-        done = project.run(command)
-        assert (done.code, done.out) == (69, "")
-        assert f"process {started.pid}, has not answered for 5 s.\n" in done.err
-        assert f"kill -KILL {started.pid}\n" in done.err
+
+    def run(words: str) -> Done:
+        return project.run(*words.split())
+
+    with ThreadPoolExecutor(len(HUNG)) as threads:
+        done = dict(zip(HUNG, threads.map(run, HUNG), strict=True))
+    for words, each in done.items():
+        assert (each.code, each.out) == (69, ""), (words, each)
+        assert f"process {started.pid}, has not answered for 5 s.\n" in each.err, words
+        assert f"kill -KILL {started.pid}\n" in each.err, words
     os.kill(started.pid, signal.SIGCONT)
-    assert project.run("status").code == 0  # SIGTERM was not sent
+    assert project.run("status").code == 0  # nobody has signalled it
+    os.kill(started.pid, signal.SIGSTOP)
+    started.stop(signal.SIGKILL)  # what every one of them advised
+    assert project.run("tools").code == 0  # with a daemon of its own
+    ps = project.run("ps")
+    assert (ps.code, "Start the daemon: toolcell serve" in ps.err) == (69, True)
+
+
+@pytest.mark.slow
+def test_a_full_queue_of_connections_is_a_daemon_that_hangs(project: Project) -> None:
+    run = Path(project.socket).parent
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.socket(socket.AF_UNIX))
+        server.bind(project.socket)
+        server.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                client.connect(project.socket)
+        done = project.run("ps")
+    os.unlink(project.socket)
+    assert (done.code, "has not answered for 5 s." in done.err) == (69, True)
 
 
 def test_an_agent_may_not_see_the_status(project: Project, started: RunningDaemon) -> None:

@@ -39,6 +39,7 @@ class FakeSession:
     directory = worktree = "/"
     answers = True
     services: frozenset[str] = frozenset()
+    questions_seconds_max: float | None = None
     agent = "claude"
 
     def __init__(self, pool: FakePool, tasks: asyncio.TaskGroup) -> None:

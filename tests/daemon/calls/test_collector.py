@@ -89,6 +89,7 @@ class Session:
     secret_digest = b""
     answers = True
     services: frozenset[str] = frozenset()
+    questions_seconds_max: float | None = None
     agent = "claude"
 
     def __init__(self) -> None:
@@ -119,6 +120,7 @@ class Hearing:
             cast("Any", self.session),
             lambda message, _: self.replies.append(message),
             lambda: None,
+            lambda _: None,
         )
         resolved = resolve(Config(), "t", {}, "project")
         self.call = SimpleNamespace(id="c-1", session=self.session)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
+import threading
 import time
 from types import SimpleNamespace
 from typing import cast
@@ -11,8 +15,12 @@ import pytest
 
 from toolcelld.calls.call import Call
 from toolcelld.calls.limit_monitor import LimitMonitor
+from toolcelld.calls.outcomes.outcome import Stop
+from toolcelld.cell.processes.processes import CellProcesses
+from toolcelld.cell.processes.usage import Member, Usage
+from toolcelld.config.resolution.settings import Limits
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
 
 
 class Looks:
@@ -81,3 +89,122 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
         await asyncio.wait_for(over.wait(), 60)
         meter.close()
     assert order[:2] == ["look", "look"]  # in the order of their times, however late both are
+
+
+MIB = 2**20
+
+
+class OneRun(SimpleNamespace):
+    """A run; no two are equal."""
+
+    __hash__ = object.__hash__
+
+
+class Bomb:
+    """A call whose cell has one process more, and no less memory, at each look; its exact memory is not read until `free`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, exact_bytes: int) -> None:
+        self.pids: list[int] = []
+        self.stopped: list[str] = []
+        self.over = asyncio.Event()
+        self.read = asyncio.Event()
+        self.free = threading.Event()
+        self._exact_bytes = exact_bytes
+        self._loop = asyncio.get_running_loop()
+        self.processes = CellProcesses()
+        cell = SimpleNamespace(ended=self._loop.create_future(), processes=self.processes)
+        self.run = OneRun(
+            has_worker=True,
+            worker=SimpleNamespace(cell=cell, tmpdir=""),
+            begun_at=0.0,
+            plan=SimpleNamespace(limits=Limits(memory_bytes=100 * MIB, processes=3)),
+            call=SimpleNamespace(id="bomb", stop=lambda _: self.over.set()),
+            end_cell=self._end,
+        )
+        monkeypatch.setattr("toolcelld.cell.processes.processes.measure", self._measure)
+        monkeypatch.setattr("toolcelld.cell.processes.processes.measure_exactly", self._measure_exactly)
+
+    def _end(self, stop: Stop) -> None:
+        self.stopped.append(stop.cause)
+
+    def calls(self) -> list[Call]:
+        return cast("list[Call]", [SimpleNamespace(run=self.run)])
+
+    def _measure(self, *_: object, **__: object) -> Usage:
+        self.pids.append(2**22 + len(self.pids))  # of no process: the kernel gives no such number
+        return Usage(tuple(Member(pid, "bomb", 1, 0.0, 60 * MIB) for pid in self.pids), 0.0)
+
+    def _measure_exactly(self, usage: Usage) -> Usage:
+        self._loop.call_soon_threadsafe(self.read.set)
+        assert self.free.wait(60)
+        return Usage((Member(usage.members[0].pid, "bomb", 1, 0.0, self._exact_bytes),), 0.0)
+
+
+async def test_a_cell_that_keeps_its_memory_from_being_read_is_held_to_its_processes_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bomb = Bomb(monkeypatch, exact_bytes=0)
+    halted: list[int] = []
+
+    def halt(usage: Usage) -> None:
+        halted.extend(member.pid for member in usage.members)
+
+    monkeypatch.setattr(CellProcesses, "halt", staticmethod(halt))
+    async with asyncio.TaskGroup() as tasks:
+        meter = LimitMonitor(bomb.calls, tasks)
+        meter.wake()
+        try:
+            await asyncio.wait_for(bomb.read.wait(), 60)
+            await asyncio.wait_for(bomb.over.wait(), 60)
+            assert bomb.processes.is_reading_memory
+        finally:
+            bomb.free.set()
+        meter.close()
+    assert bomb.stopped == ["processes"]
+    assert halted == bomb.pids
+
+
+async def test_exact_memory_that_is_over_the_limit_ends_the_cell_when_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bomb = Bomb(monkeypatch, exact_bytes=101 * MIB)
+    async with asyncio.TaskGroup() as tasks:
+        meter = LimitMonitor(bomb.calls, tasks)
+        meter.wake()
+        await asyncio.wait_for(bomb.read.wait(), 60)
+        meter.close()
+        bomb.free.set()
+        await asyncio.wait_for(bomb.over.wait(), 60)
+    assert bomb.stopped == ["memory"]
+
+
+async def test_exact_memory_of_a_call_that_has_ended_meanwhile_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bomb = Bomb(monkeypatch, exact_bytes=101 * MIB)
+    async with asyncio.TaskGroup() as tasks:
+        meter = LimitMonitor(bomb.calls, tasks)
+        meter.wake()
+        await asyncio.wait_for(bomb.read.wait(), 60)
+        meter.close()
+        bomb.run.has_worker = False
+        bomb.free.set()
+        while bomb.processes.is_reading_memory:
+            await asyncio.sleep(
+                0.01
+            )  # the callback comes in the step of the loop in which the reading is done
+        await asyncio.sleep(0)
+    assert bomb.stopped == []
+
+
+def test_what_is_halted_is_stopped() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"], stdout=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        CellProcesses.halt(Usage((Member(process.pid, "python", 1, 0.0), Member(2**22, "gone", 1, 0.0)), 0.0))
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        process.kill()
+    assert os.WIFSTOPPED(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -27,7 +28,14 @@ class Session:
 
     agent = "claude"
 
-    def __init__(self, *, answers: bool = True, services: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        *,
+        answers: bool = True,
+        services: frozenset[str] = frozenset(),
+        seconds_max: float | None = None,
+    ) -> None:
+        self.questions_seconds_max = seconds_max
         self.answers = answers
         self.services = services
         self.always: set[tuple[str, str, str]] = set()
@@ -35,7 +43,10 @@ class Session:
         self.replies: list[AnswerMessage | ReplyMessage] = []
         self.results: list[tuple[int, bytes]] = []
         self.changes = 0
-        self.questions = Questions("c-1", "drop", cast("Any", self), self.reply, self.change)
+        self.expired: list[str] = []
+        self.questions = Questions(
+            "c-1", "drop", cast("Any", self), self.reply, self.change, self.expired.append
+        )
 
     def tell(self, event: Event) -> None:
         self.told.append(event)
@@ -70,6 +81,29 @@ async def test_an_answer_reaches_the_worker_once() -> None:
     assert not session.questions.answer(1, False, False, "")
     assert session.answered == [(1, True)]
     assert session.changes == 2
+
+
+async def timers_expire() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_only_the_time_in_which_a_question_is_open_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now)
+    session = Session(seconds_max=10.0)
+    for number, (open_seconds, closed_seconds) in enumerate(((6.0, 60.0), (3.9, 60.0), (0.2, 0.0)), 1):
+        assert session.expired == []
+        session.ask(number)
+        now += open_seconds
+        await timers_expire()
+        session.questions.answer(number, True, False, "")
+        now += closed_seconds
+        await timers_expire()
+    assert session.expired == [
+        "its questions have waited 10 s for answers, the most that [max] timeout allows"
+    ]
 
 
 async def test_always_is_remembered_for_the_same_tool_permission_and_patterns() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -18,11 +19,13 @@ from hypothesis import strategies as st
 from toolcelld.calls.limit_monitor import crossing
 from toolcelld.cell.processes.usage import (
     ENTRY_BYTES,
+    EXACT_SECONDS_MAX,
     Member,
     Usage,
     _read,  # pyright: ignore[reportPrivateUsage]  # what this machine has neither swap nor huge pages for
     disk_used,
     measure,
+    measure_exactly,
     resident_memory,
 )
 from toolcelld.config.resolution.settings import Limits
@@ -85,11 +88,31 @@ below(parent)
         assert sorted(member.tasks for member in measure([pid]).members) == [1, 4]
 
 
-def test_shared_pages_count_once_above_the_limit() -> None:
+def test_shared_pages_count_once_in_the_exact_memory() -> None:
     code = "held = b'x' * (40 * 2**20)\nfor _ in range(4):\n    below(lambda: None)"
     with builder(code, 4) as pid:
-        assert measure([pid]).memory_bytes > 160 * MIB
-        assert measure([pid], memory_limit_bytes=100 * MIB).memory_bytes < 60 * MIB
+        usage = measure([pid])
+        assert usage.memory_bytes > 160 * MIB
+        assert measure_exactly(usage).memory_bytes < 60 * MIB
+
+
+def test_processes_that_are_not_read_in_time_count_with_all_their_pages() -> None:
+    code = "held = b'x' * (40 * 2**20)\nfor _ in range(4):\n    below(lambda: None)"
+    with builder(code, 4) as pid:
+        usage = measure([pid])
+        seconds = itertools.chain([0.0, 0.0], itertools.repeat(EXACT_SECONDS_MAX))  # one is read
+        exact = measure_exactly(usage, lambda: next(seconds))
+    assert [member.memory_bytes for member in exact.members[1:]] == [
+        member.memory_bytes for member in usage.members[1:]
+    ]
+    assert exact.members[0].memory_bytes < usage.members[0].memory_bytes / 2
+
+
+def test_the_exact_memory_of_what_has_exited_is_none() -> None:
+    with builder("below(lambda: None)", 1) as pid:
+        usage = measure([pid])
+        assert usage.memory_bytes
+    assert measure_exactly(usage).memory_bytes == 0
 
 
 def test_pages_in_swap_and_huge_pages_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,17 +121,15 @@ def test_pages_in_swap_and_huge_pages_count(monkeypatch: pytest.MonkeyPatch) -> 
 
     with builder("below(lambda: None)", 1) as pid:
         before = measure([pid]).memory_bytes
-        exactly = measure([pid], memory_limit_bytes=1).memory_bytes
+        exactly = measure_exactly(measure([pid])).memory_bytes
         monkeypatch.setattr("toolcelld.cell.processes.usage._read", filled)
         assert measure([pid]).memory_bytes - before == pytest.approx(200 * MIB, abs=MIB)
-        assert measure([pid], memory_limit_bytes=1).memory_bytes - exactly == pytest.approx(
-            200 * MIB, abs=MIB
-        )
+        assert measure_exactly(measure([pid])).memory_bytes - exactly == pytest.approx(200 * MIB, abs=MIB)
 
 
 def test_no_memory_is_read_of_more_processes_than_the_limit() -> None:
     with builder("held = b'x' * (40 * 2**20)\nfor _ in range(4):\n    below(lambda: None)", 4) as pid:
-        bomb = measure([pid], memory_limit_bytes=MIB, tasks_limit=2)
+        bomb = measure([pid], tasks_limit=2)
         assert (bomb.tasks, bomb.memory_bytes) == (4, 0)
         assert measure([pid], tasks_limit=4).memory_bytes > 160 * MIB
 

@@ -107,7 +107,7 @@ def test_an_engine_never_comes_from_the_project_of_the_session(tmp_path: Path) -
     assert avoid == (str(tmp_path / "work/deep"), str(tmp_path / "work"))
     places = str(tmp_path / "work/tools")
     assert find_engine(None, places, "/nowhere", avoid) is None
-    assert find_engine(None, places, "/nowhere") is not None
+    assert find_engine(None, places, "/nowhere") is None  # nor for the session of another project
     assert project_directories(str(tmp_path / "work"), str(tmp_path / "work/home")) == (
         str(tmp_path / "work"),
     )

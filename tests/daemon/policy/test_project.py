@@ -108,7 +108,7 @@ def test_an_owner_that_a_namespace_does_not_map_is_accepted_on_the_way_only(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.chown(place.parent, 65534, 65534)
-    monkeypatch.setattr(module, "_unmapped", lambda: 65534)
+    monkeypatch.setattr(module, "unmapped", lambda: 65534)
     assert find(place).fault == ""
     os.chown(place, 65534, 65534)
     assert find(place).fault

@@ -80,9 +80,10 @@ def apart(
     """Return `work` that runs as in a strict cell: in namespaces of its own, with the mounts of that policy."""
 
     def inside() -> Any:
-        namespaces.mount_view(policy, own_places(), scratch_bytes)
+        only_hold = namespaces.mount_view(policy, own_places(), scratch_bytes)
         if processes is not None:
             namespaces.bound_processes(processes)
+        namespaces.close_view(only_hold)
         linux.drop_capabilities()
         return work()
 

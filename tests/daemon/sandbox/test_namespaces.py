@@ -144,6 +144,33 @@ def test_the_processes_of_a_cell_are_bounded_for_root_too(place: Path, wrap: Wra
     assert Path("/proc/sys/kernel/pid_max").read_text() == machine
 
 
+@pytest.mark.parametrize(
+    ("refused", "layer"),
+    [(None, namespaces.BOUNDED), ("ns_last_pid", namespaces.BOUNDED_ROUGHLY), ("pid_max", None)],
+)
+def test_the_layer_says_how_far_the_processes_of_a_cell_are_bounded(
+    place: Path, wrap: Wrap, monkeypatch: pytest.MonkeyPatch, refused: str | None, layer: str | None
+) -> None:
+    if not namespaces.bounds_processes():
+        pytest.skip("the kernel bounds only those of the machine")
+    write = namespaces._write  # pyright: ignore[reportPrivateUsage]  # this kernel has both settings, and writable
+
+    def settings(path: str, text: bytes) -> None:
+        if refused is not None and path.endswith(refused):
+            raise OSError(errno.EROFS, "read-only", path)
+        write(path, text)
+
+    layers: list[str | None] = []
+    bound = namespaces.bound_processes
+    monkeypatch.setattr(namespaces, "_write", settings)
+
+    def keep_layer(processes: int) -> None:
+        layers.append(bound(processes))
+
+    monkeypatch.setattr(namespaces, "bound_processes", keep_layer)
+    assert in_child(wrap(apart(policy(place), lambda: layers, processes=10))) == [layer]
+
+
 def test_shared_quotas_and_buffers_are_bounded(place: Path, wrap: Wrap) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
 

@@ -6,8 +6,9 @@
             async for message in client.receive_response():
                 adapter.observe(message)
 
-`adapter` is the server and what the agent is told of it; `options` puts it beside what the user has; `origins` finds
-out who calls; `conversations` are the sessions that tools begin; `translation` turns our values into what the agent shows its model.
+`adapter` is the server, `options` adds it to the options of an agent, `callers` finds the use of a tool that a call
+belongs to, `program` is the program of Claude Code and its end, `sub_sessions` has the sessions that tools begin, and `convert`
+turns our values into those of the SDK.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     async with CopilotAdapter.connect(directory=".") as adapter:
         session = await adapter.create_session(client, model="gpt-5", on_permission_request=decide)
 
-`adapter` makes the sessions and keeps their tools equal to the catalog; `conversation` is one session of Copilot's, and
-what its events say about its calls; `begun` has the sessions that tools begin; `translation` turns our values into the
-SDK's and back.
+`adapter` makes the sessions and keeps their tools equal to the catalog, `session` is one session of Copilot, with what its
+events say about its calls, `sub_sessions` has the sessions that tools begin, and `convert` turns our values into those of
+the SDK and back.
 """
 
 from __future__ import annotations

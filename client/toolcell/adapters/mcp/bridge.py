@@ -51,6 +51,11 @@ class Bridge:
         self._surroundings = surroundings
         self._stay = HostSession(surroundings, link or HostLink(socket, daemon), answered)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call runs."""
+        return self._stay.busy
+
     async def run(
         self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]
     ) -> None:

@@ -4,6 +4,8 @@ Up to 2025-11-25 a host opens a session, says its id with every request and dele
 of its own, over the SDK's transport. What goes on in a session ends with it: deleted, idle for too long, or because
 the server ends. A host that only drops the connection of a call has not cancelled it, says the protocol; the call ends
 by its own limits. The newest messages of a session are kept, so that the host can come back for the result.
+There are so many places, and a host that is silent does not keep its own: for a new one, the session goes that was not used
+for the longest time and has no request and no call under way. Its host gets 404 and opens another, as the protocol says.
 Since 2026-07-28 every request stands alone, and closing its connection is the cancellation. Who gives itself the same
 name and can answer questions, or cannot, shares a stay, so that a host that comes back with an answer finds its call.
 
@@ -17,8 +19,8 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -70,7 +72,7 @@ class HttpSessions:
         self._running = self._manager.run()
         # All mutable state: the MCP sessions by their id, the stays of hosts without one, the requests under way.
         self._group = asyncio.TaskGroup()
-        self._sessions: dict[str, StreamableHTTPServerTransport] = {}
+        self._sessions: dict[str, _McpSession] = {}
         self._guests: dict[tuple[str, bool], _HttpSession] = {}
         self._requests: set[anyio.CancelScope] = set()
         self._quiet = asyncio.Event()
@@ -86,8 +88,8 @@ class HttpSessions:
     ) -> None:
         """Abort whatever runs, and return when it has stopped."""
         self._ending = True
-        for transport in list(self._sessions.values()):
-            await transport.terminate()
+        for session in list(self._sessions.values()):
+            await session.transport.terminate()
         for scope in list(self._requests):
             scope.cancel()
         if self._requests:
@@ -122,14 +124,18 @@ class HttpSessions:
     async def _in_session(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         session_id = _header(scope, MCP_SESSION_ID_HEADER)
         if session_id is not None:
-            transport = self._sessions.get(session_id)
-            if transport is None:
+            session = self._sessions.get(session_id)
+            if session is None:
                 await _error(404, "Session not found")(scope, receive, send)
             else:
-                await transport.handle_request(scope, receive, send)
+                with session.used(scope["method"]):
+                    await session.transport.handle_request(scope, receive, send)
             return
-        if len(self._sessions) >= SESSIONS_MAX:
-            await _error(503, "Too many sessions are open.")(scope, receive, send)
+        if len(self._sessions) >= SESSIONS_MAX and not await self._make_place():
+            text = (
+                f"All {SESSIONS_MAX} sessions have requests or calls under way; try again when one has ended."
+            )
+            await _error(503, text)(scope, receive, send)
             return
         session_id = os.urandom(16).hex()
         transport = StreamableHTTPServerTransport(
@@ -138,33 +144,48 @@ class HttpSessions:
             retry_interval=RETRY_MILLISECONDS,
             idle_timeout=IDLE_SECONDS,
         )
-        self._sessions[session_id] = transport
+        session = self._sessions[session_id] = _McpSession(transport, self._bridge())
         ready = asyncio.Event()
-        self._group.create_task(self._session(session_id, transport, ready), name=f"session {session_id}")
+        self._group.create_task(self._session(session_id, session, ready), name=f"session {session_id}")
         try:
-            await ready.wait()
-            await transport.handle_request(scope, receive, send)
+            with session.used("POST"):
+                await ready.wait()
+                await transport.handle_request(scope, receive, send)
         finally:
             if send.status is None or send.status >= 400:  # then it was no initialize
                 with anyio.CancelScope(shield=True):
                     await transport.terminate()
 
-    async def _session(
-        self, session_id: str, transport: StreamableHTTPServerTransport, ready: asyncio.Event
-    ) -> None:
-        """One MCP session, to its end."""
+    def _bridge(self) -> Bridge:
         surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
-        bridge = Bridge(surroundings, socket=self._socket, daemon=self._daemon)
+        return Bridge(surroundings, socket=self._socket, daemon=self._daemon)
+
+    async def _make_place(self) -> bool:
+        """End the session that was not used for the longest time; return False if all have something under way."""
+        quiet = [
+            (session.last_used, session_id)
+            for session_id, session in self._sessions.items()
+            if not session.requests and not session.bridge.busy
+        ]
+        if not quiet:
+            return False
+        _, longest = min(quiet)
+        await self._sessions.pop(longest).transport.terminate()
+        return True
+
+    async def _session(self, session_id: str, session: _McpSession, ready: asyncio.Event) -> None:
+        """One MCP session, to its end."""
+        transport = session.transport
         try:
             async with transport.connect() as (read, write):
                 ready.set()
                 assert transport.idle_scope is not None
                 with transport.idle_scope:
-                    await bridge.run(read, write)
+                    await session.bridge.run(read, write)
         except Exception:  # noqa: BLE001  the SDK's, or ours; the other sessions go on
             _log.exception("An MCP session has failed.")
         finally:
-            del self._sessions[session_id]
+            self._sessions.pop(session_id, None)
             if not transport.is_terminated:
                 with anyio.CancelScope(shield=True):
                     await transport.terminate()
@@ -241,6 +262,7 @@ class HttpSessions:
             yield guest.stay
         finally:
             guest.requests -= 1
+            guest.last_used = asyncio.get_running_loop().time()
             if guest.requests == 0 and self._guests.get(key) is guest:
                 loop = asyncio.get_running_loop()
                 guest.leaves = loop.call_later(IDLE_SECONDS, self._dismiss, key)
@@ -261,11 +283,14 @@ class HttpSessions:
 
     def _make_room(self) -> None:
         """Close the session that was idle longest; raises MCPError if there is none."""
-        quiet = (key for key, guest in self._guests.items() if not guest.requests and not guest.stay.busy)
-        with suppress(StopIteration):
-            self._dismiss(next(quiet))
-            return
-        raise MCPError(types.INTERNAL_ERROR, "Too many hosts have calls under way.")
+        quiet = [
+            (guest.last_used, key)
+            for key, guest in self._guests.items()
+            if not guest.requests and not guest.stay.busy
+        ]
+        if not quiet:
+            raise MCPError(types.INTERNAL_ERROR, "Too many hosts have calls under way.")
+        self._dismiss(min(quiet)[1])
 
     def _dismiss(self, key: tuple[str, bool]) -> None:
         guest = self._guests.pop(key)
@@ -302,12 +327,35 @@ class RecentEvents(EventStore):
         return stream
 
 
+class _McpSession:
+    """A session of the protocol, and when it was used. A stream that a host listens to (GET) is no use."""
+
+    def __init__(self, transport: StreamableHTTPServerTransport, bridge: Bridge) -> None:
+        self.transport = transport
+        self.bridge = bridge
+        self.requests = 0
+        self.last_used = asyncio.get_running_loop().time()
+
+    @contextmanager
+    def used(self, method: str) -> Generator[None]:
+        """Within: a request is under way."""
+        counts = method != "GET"
+        self.requests += counts
+        try:
+            yield
+        finally:
+            self.requests -= counts
+            if counts:
+                self.last_used = asyncio.get_running_loop().time()
+
+
 class _HttpSession:
     """A host without a session, and how many of its requests are under way."""
 
     def __init__(self, stay: HostSession) -> None:
         self.stay = stay
         self.requests = 0
+        self.last_used = 0.0
         self.leaves: asyncio.TimerHandle | None = None
         self.there = asyncio.Event()
         self.dismissed = asyncio.Event()

@@ -5,7 +5,7 @@ The plugin: `toolcell-plugin.js` makes the tools OpenCode's own, with everything
 
 The bridge: `register` has a running `opencode serve` start `toolcell mcp` for a directory, and takes it back.
 
-There is no `AgentAdapter` here. OpenCode's tools live in its own process, which is JavaScript: the plugin is the
+There is no adapter class here. OpenCode's tools live in its own process, which is JavaScript: the plugin is the
 adapter, with a session of its own, and what tools request of their agent is answered there.
 """
 

@@ -4,15 +4,22 @@ A private daemon ends with the command. It is also the way to a tool file that l
 that file alone. A source in a temporary configuration would not do, because whatever else lies in the file's directory
 would be loaded too, and loading is running; nor would a link in a temporary directory, because the file's `__file__`
 and the modules beside it would be others.
+
+A daemon that hangs takes connections and answers nothing, and a request would wait for as long as it may. So a command
+first sees whether its server answers the beginning of HTTP/2, which takes a millisecond. One that does not is named: the
+kernel knows which process listens on a socket (SO_PEERCRED).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket as sockets
+import struct
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from toolcell import _paths
 from toolcell._paths import SCRIPTS
@@ -23,7 +30,15 @@ if TYPE_CHECKING:
     from toolcell.client._launch.daemon import Daemon
     from toolcell.client._transport.operator import Operator
 
-__all__ = ["CommandContext", "daemon", "operator", "tool_file"]
+__all__ = ["ANSWER_SECONDS", "CommandContext", "daemon", "listener", "no_answer", "operator", "tool_file"]
+
+ANSWER_SECONDS: Final = 5.0
+"""A daemon with work to do answers within milliseconds."""
+RETRY_SECONDS: Final = 0.05
+"""While the queue of the socket is full."""
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""What a client of HTTP/2 sends first, with settings that set nothing; RFC 9113, section 3.4."""
+_CREDENTIALS: Final = struct.Struct("3i")  # ucred of <sys/socket.h>: process, user, group
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +60,7 @@ async def daemon(
     only: Sequence[str] = (),
     tests: bool = False,
 ) -> AsyncGenerator[Daemon]:
-    """The user's daemon if it runs, else a private one, or with `shared` the user's.
+    """The user's daemon if it runs, else a private one, or with `shared` the user's. Raises Failure for one that hangs.
 
     For files of their own, and for `tests`, always a private one: it is told what it is for when it starts.
     """
@@ -59,6 +74,7 @@ async def daemon(
         and (context.socket is not None or _paths.answers(running.socket))
     ):
         refuse_stale(running.socket)
+        await refuse_hung(running.socket)
         yield running
         return
     if shared:
@@ -77,12 +93,13 @@ async def daemon(
 
 @asynccontextmanager
 async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
-    """The running daemon, as operators see it. Raises Unavailable."""
+    """The running daemon, as operators see it. Raises Unavailable, and Failure for one that hangs."""
     from toolcell.client._launch.daemon import find
     from toolcell.client._transport.operator import operate
 
     running = find(context.socket, "running")
     refuse_stale(running.socket)
+    await refuse_hung(running.socket)
     async with operate(running) as found:
         yield found
 
@@ -92,6 +109,56 @@ def refuse_stale(socket: str) -> None:
     if os.path.exists(socket) and not _paths.answers(socket):
         message = f"No daemon runs here: nothing answers on {socket}."
         raise Failure(Exit.UNAVAILABLE, "unavailable", message, "Start the daemon: toolcell serve")
+
+
+async def refuse_hung(socket: str) -> None:
+    """Raise Failure for a daemon that takes connections and answers nothing."""
+    if _paths.answers(socket) and not await _answers(socket):
+        raise no_answer(socket)
+
+
+async def _answers(socket: str) -> bool:
+    """Whether a server answers within `ANSWER_SECONDS`; one that closes the connection does."""
+    loop = asyncio.get_running_loop()
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while True:
+                    try:
+                        probe.connect(socket)
+                        break
+                    except BlockingIOError:
+                        await asyncio.sleep(RETRY_SECONDS)
+                await loop.sock_sendall(probe, _PREFACE)
+                await loop.sock_recv(probe, 1)
+        except TimeoutError:
+            return False
+        except OSError:
+            pass  # it has ended meanwhile, which the request is told
+    return True
+
+
+def no_answer(socket: str) -> Failure:
+    """The failure to tell of a daemon that has not answered for `ANSWER_SECONDS`."""
+    pid = listener(socket)
+    who = f", process {pid}," if pid else ""
+    remedy = f"See what it does, or end it with all its calls: kill -KILL {pid}" if pid else ""
+    text = f"The daemon on {socket}{who} has not answered for {ANSWER_SECONDS:g} s."
+    return Failure(Exit.UNAVAILABLE, "no_answer", text, remedy)
+
+
+def listener(socket: str) -> int | None:
+    """The process that listens on a socket, by the kernel's account; None if it cannot be told."""
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(socket)
+            found = probe.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return None
+    pid, _, _ = _CREDENTIALS.unpack(found)
+    return pid or None  # 0 is a process of another PID namespace
 
 
 def tool_file(path: str) -> str:

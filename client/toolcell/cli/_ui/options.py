@@ -19,7 +19,6 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from toolcell._own_grpc import older_pollers
 from toolcell._printable import json_text, printable
 from toolcell._version import VERSION
 
@@ -172,8 +171,7 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
     """A command that talks to a daemon; what the client raises becomes a Failure here, and only here."""
     import asyncio
 
-    with older_pollers():  # for `toolcell mcp`; commands of one call have imported gRPC before
-        from toolcell.client import Refused, Unavailable
+    from toolcell.client import Refused, Unavailable
 
     try:
         with closing(ending):  # it has not begun where a ^C comes before the loop runs

@@ -1,7 +1,6 @@
 """`toolcell status` and `toolcell stop`: whether a daemon runs, and its end.
 
-A daemon that hangs answers no request, but the kernel knows which process listens on its socket (SO_PEERCRED), so that
-both commands can name it. `stop` signals that process only after it has answered as the daemon, because any program of
+Both name a daemon that hangs, as all commands do (`_ui.connect`). `stop` signals that process only after it has answered as the daemon, because any program of
 the user can listen on a path; the process is held by a pidfd meanwhile, so that its number cannot go to another one.
 """
 
@@ -11,8 +10,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket as sockets
-import struct
 from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -20,7 +17,7 @@ from typing import Any, Final
 from toolcell import _paths
 from toolcell._units import format_bytes
 from toolcell._version import VERSION
-from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli._ui.connect import ANSWER_SECONDS, CommandContext, listener, no_answer
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import ago, clean
 from toolcell.cli._ui.json_output import print_json, record, time_of
@@ -35,10 +32,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["status", "stop"]
 
-ANSWER_SECONDS: Final = 5.0
-"""A daemon with work to do answers within milliseconds."""
 CALLS_SHOWN_MAX: Final = 8
-_CREDENTIALS: Final = struct.Struct("3i")  # ucred of <sys/socket.h>: process, user, group
 
 
 async def status(context: CommandContext) -> Exit:
@@ -81,15 +75,7 @@ async def _asked(client: Operator, socket: str) -> op.GetStatusResponse:
     except Refused as refused:
         if refused.reason != "deadline_exceeded":
             raise
-        pid = _listener(socket)
-        who = f", process {pid}," if pid else ""
-        remedy = f"See what it does, or end it with all its calls: kill -KILL {pid}" if pid else ""
-        raise Failure(
-            Exit.UNAVAILABLE,
-            "no_answer",
-            f"The daemon on {socket}{who} has not answered for {ANSWER_SECONDS:g} s.",
-            remedy,
-        ) from refused
+        raise no_answer(socket) from refused
 
 
 def _rows(found: op.GetStatusResponse) -> Iterator[tuple[str, str]]:
@@ -125,7 +111,7 @@ async def stop(context: CommandContext) -> Exit:
     """End the daemon as SIGTERM does, say what it waits for, and return when the process has ended."""
     target = find(context.socket, "running")
     terminal = Terminal(quiet=context.quiet)
-    pid = _listener(target.socket) if _paths.answers(target.socket) else None
+    pid = listener(target.socket) if _paths.answers(target.socket) else None
     if pid is None:
         if context.as_json:
             print_json({"was_running": False, "pid": None, "calls": []})
@@ -161,19 +147,6 @@ def _waits_for(running: Sequence[pb.CallInfo]) -> str:
         f"It accepts no more calls, and waits some seconds for {calls}: {shown}{more}.\n"
         "Not to wait for one: toolcell abort CALL"
     )
-
-
-def _listener(socket: str) -> int | None:
-    """The process that listens on a socket, by the kernel's account; None if it cannot be told."""
-    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(socket)
-            found = probe.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, _CREDENTIALS.size)
-        except OSError:
-            return None
-    pid, _, _ = _CREDENTIALS.unpack(found)
-    return pid or None  # 0 is a process of another PID namespace
 
 
 @contextlib.contextmanager

@@ -25,9 +25,10 @@ EVERYTHING = "*"
 async def trusted(context: CommandContext) -> Exit:
     """The projects that are trusted."""
     async with daemon(context) as found, operate(found) as client:
-        trusts = (await client.ask(client.operator.ListTrust, op.ListTrustRequest())).trusts
+        listed = await client.ask(client.operator.ListTrust, op.ListTrustRequest())
+    trusts = listed.trusts
     if context.as_json:
-        print_json({"trusts": [record(it) for it in trusts]})
+        print_json({"trusts": [record(it) for it in trusts], "notices": list(listed.notices)})
         return Exit.OK
     print_table(
         ("DIRECTORY", "CODE", "MAY HAVE"),
@@ -35,7 +36,13 @@ async def trusted(context: CommandContext) -> Exit:
         wrap=("DIRECTORY", "MAY HAVE"),
         empty="No project is trusted.",
     )
+    _say_notices(listed.notices)
     return Exit.OK
+
+
+def _say_notices(notices: Iterable[str]) -> None:
+    for notice in notices:
+        Terminal().say(notice)
 
 
 def _may_have(trust: op.TrustInfo) -> str:
@@ -62,6 +69,7 @@ async def trust(
             return await _revoke(context, client, directory)
         asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=directory))
         line.end()
+        _say_notices(asked.notices)
         if not context.as_json and not context.quiet:
             print_prose("\n".join(_asks(asked)))
         if show:

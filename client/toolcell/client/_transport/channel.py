@@ -6,45 +6,97 @@ sent before their directory is known to be ours alone.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
-import urllib.parse
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
-import grpc
+from toolcell.client.errors import Code, Refused, Unavailable, refusal_of_end
 
-from toolcell.client.errors import Unavailable
+from .http2 import Status
+from .methods import Method, RequestT, ResponseT
+from .rpc import Link, open_link
 
 __all__ = ["Channel", "dial"]
 
 TOKEN_BYTES_MAX = 4096  # a token is 43 characters; a file that is longer is something else
-MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # a whole catalog in one answer: 1,000 tools with schemas of 64 KiB
 START_IT = "Start the daemon: toolcell serve"
-
-_OPTIONS = (
-    ("grpc.enable_http_proxy", 0),  # a unix socket is never behind one, whatever the environment says
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.use_local_subchannel_pool", 1),  # else a new daemon on this path meets the old one's back-off
-)
+QUEUED_MAX = 64  # responses that wait for whoever watches; then they wait in the daemon
+OVERTIME_SECONDS = 1.0
+"""For the daemon, which knows the deadline, to say that it has passed; a daemon that hangs says nothing."""
 
 
-@dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel, and the metadata that every RPC on it carries."""
+    """A connection to one daemon, for RPCs."""
 
-    channel: grpc.aio.Channel
-    metadata: tuple[tuple[str, str], ...]
+    __slots__ = ("link",)
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    async def ask(
+        self, method: Method[RequestT, ResponseT], request: RequestT, timeout_seconds: float
+    ) -> ResponseT:
+        """Call a unary RPC. Raises Refused."""
+        answers: list[bytes] = []
+        rpc = self.link.begin(method.path, answers.append, timeout_seconds)
+        rpc.send_last(request.SerializeToString())
+        try:
+            async with asyncio.timeout(timeout_seconds + OVERTIME_SECONDS):
+                status = await rpc.ended
+        except TimeoutError:
+            raise Refused(refusal_of_end(Status(Code.DEADLINE_EXCEEDED))) from None
+        finally:
+            rpc.cancel()
+        if status.code or len(answers) != 1:
+            raise Refused(refusal_of_end(status))
+        return method.response.FromString(answers[0])
+
+    async def watch(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncIterator[ResponseT]:
+        """Yield the responses of a streaming RPC; closing the iterator ends it. Raises Refused."""
+        queue: deque[bytes] = deque()
+        some = asyncio.Event()
+
+        def receive(message: bytes) -> None:
+            queue.append(message)
+            some.set()
+            if len(queue) > QUEUED_MAX:
+                self.link.read(on=False)
+
+        rpc = self.link.begin(method.path, receive)
+        rpc.ended.add_done_callback(lambda _: some.set())
+        rpc.send_last(request.SerializeToString())
+        try:
+            while queue or not rpc.ended.done():
+                if not queue:
+                    some.clear()
+                    self.link.read(on=True)
+                    await some.wait()
+                while queue:
+                    yield method.response.FromString(queue.popleft())
+            if (status := rpc.ended.result()).code:
+                raise Refused(refusal_of_end(status))
+        finally:
+            rpc.cancel()
+            self.link.read(on=True)
 
 
 @asynccontextmanager
 async def dial(socket: str, token_path: str) -> AsyncGenerator[Channel]:
-    """A link to the daemon on `socket`; connects when it is first used. Raises Unavailable."""
+    """A channel to the daemon on `socket`. Raises Unavailable."""
     check_directory(socket)
-    metadata = (("authorization", f"Bearer {read_token(token_path)}"),)
-    async with grpc.aio.insecure_channel(f"unix:{urllib.parse.quote(socket)}", options=_OPTIONS) as channel:
-        yield Channel(channel, metadata)
+    token = read_token(token_path)
+    try:
+        link = await open_link(socket, token)
+    except OSError as error:
+        why = f"The daemon does not answer: {socket}: {error.strerror or error}."
+        raise Unavailable(why, START_IT) from error
+    try:
+        yield Channel(link)
+    finally:
+        await link.close()
 
 
 def check_directory(socket: str) -> None:

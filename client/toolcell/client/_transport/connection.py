@@ -19,14 +19,12 @@ from contextlib import suppress
 from functools import partial
 from typing import ClassVar, TypeAlias
 
-import grpc
-
 from toolcell import _paths
 from toolcell.client._launch.daemon import Daemon
 from toolcell.client.call import Call, CallState
 from toolcell.client.callbacks import AskCallback, Service, answer, serve
 from toolcell.client.catalog import Catalog
-from toolcell.client.errors import CUT_OFF, Refusal, Refused, Unavailable, refusal_of
+from toolcell.client.errors import Code, Refusal, Refused, Unavailable, refusal_of
 from toolcell.client.events import Gap
 from toolcell.client.outcome import NOT_UNDONE, Kind, Outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -40,11 +38,10 @@ __all__ = ["Connection", "OnCatalog"]
 
 RETRY_FIRST_SECONDS = 0.02
 RETRY_MAX_SECONDS = 1.0
-CUT_OFF_TRIES = 3  # one in some thousand streams that are refused at once
 CLOSE_SECONDS = 60.0  # the daemon's own ladder is shorter; this is for one that hangs
 
-LEFT = Refusal(grpc.StatusCode.FAILED_PRECONDITION, "session_closed", "The session has been left.")
-DROPPED = Refusal(grpc.StatusCode.UNAVAILABLE, "unreachable", "The daemon ended the connection.")
+LEFT = Refusal(Code.FAILED_PRECONDITION, "session_closed", "The session has been left.")
+DROPPED = Refusal(Code.UNAVAILABLE, "unreachable", "The daemon ended the connection.")
 FINAL = frozenset(
     {"superseded", "wrong_token", "session_exists", "version_mismatch"}
 )  # asking again changes nothing
@@ -167,10 +164,6 @@ class Connection:
         give_up_at, pause_seconds = 0.0, RETRY_FIRST_SECONDS
         while True:
             why = await self._run_stream()
-            for _ in range(CUT_OFF_TRIES):
-                if why is not CUT_OFF:
-                    break
-                why = await self._run_stream()  # asked again, it says why
             if not self._opened.is_set() or why.reason in FINAL:
                 self.closed_by = self.closed_by or why
             if self.closed_by is not None:
@@ -191,19 +184,19 @@ class Connection:
         """One stream, from finding the daemon to the stream's end, and why it ended."""
         try:
             await self._daemon.ready()
-            async with dial(self._daemon.socket, _paths.agent_token_path(self._daemon.socket)) as link:
-                stream = Stream(link, self._inbox)
-                welcome = partial(self._welcome, link, stream)
+            async with dial(self._daemon.socket, _paths.agent_token_path(self._daemon.socket)) as channel:
+                stream = Stream(channel.link, self._inbox)
+                welcome = partial(self._welcome, channel, stream)
                 return await stream.run(self.opening, welcome, self._handle_event) or DROPPED
         except Unavailable as error:
-            return Refusal(grpc.StatusCode.UNAVAILABLE, "unreachable", error.message, error.remedy)
+            return Refusal(Code.UNAVAILABLE, "unreachable", error.message, error.remedy)
 
-    def _welcome(self, link: Channel, stream: Stream, welcome: pb.Welcome) -> None:
+    def _welcome(self, channel: Channel, stream: Stream, welcome: pb.Welcome) -> None:
         first = not self._opened.is_set()
         known = {info.call_id: info for info in welcome.calls}
         self.opening.session_id = welcome.session_id
         self.opening.resume_token = welcome.resume_token
-        self.line = link, stream
+        self.line = channel, stream
         self._parts.clear()
         if not welcome.resumed:
             self._inbox.restart()

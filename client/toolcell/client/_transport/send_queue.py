@@ -36,6 +36,11 @@ class SendQueue:
         else:
             self._waiting.append(messages)
 
+    @property
+    def has_sources(self) -> bool:
+        """Whether a long request is under way."""
+        return self._begun > 0
+
     def take(self) -> pb.AttachRequest | None:
         """Remove and return the next message; None if there is none."""
         while self._turns:

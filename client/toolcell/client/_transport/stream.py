@@ -1,8 +1,8 @@
-"""One Attach stream: messages up, one at a time, and a loop that reads.
+"""One Attach stream: messages up, and a loop that reads.
 
-grpc.aio ends a stream on which two writes overlap. So a message is written where it is sent if no write is under way,
-and else waits in the queue, which the write under way empties before it ends. Acknowledgements ride on whatever goes up
-next; where nothing does, one goes up by itself, after a while or after so many bytes, never for each event.
+A message goes up where it is sent, unless what went before waits for the daemon; then it waits in the queue.
+Acknowledgements ride on whatever goes up next; where nothing does, one goes up by itself, after a while or after so many
+bytes, never for each event.
 
 The stream knows nothing of calls. It outlives nothing: after a drop the session makes another one.
 """
@@ -10,70 +10,62 @@ The stream knows nothing of calls. It outlives nothing: after a drop the session
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Coroutine, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
 
-import grpc
-
-from toolcell.client.errors import Refusal, refusal_of_rpc
+from toolcell.client.errors import REMEDIES, Code, Refusal, refusal_of_end
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
-from .channel import Channel
+from .methods import ToolCellMethods
 from .receive_buffer import ReceiveBuffer
+from .rpc import Link, Rpc
 from .send_queue import SendQueue
 
 __all__ = ["Stream"]
-
-_Rpc: TypeAlias = "grpc.aio.StreamStreamCall[pb.AttachRequest, pb.AttachResponse]"
 
 ACKNOWLEDGE_AFTER_SECONDS = 0.5  # how long the daemon keeps the last outcome for nothing
 ACKNOWLEDGE_AFTER_BYTES = 256 * 1024  # a quarter of what the daemon retains
 WELCOME_SECONDS = 15.0  # a daemon that is alive answers at once; one that swaps may need seconds
 
 NO_ANSWER = Refusal(
-    grpc.StatusCode.DEADLINE_EXCEEDED,
+    Code.DEADLINE_EXCEEDED,
     "unreachable",
     f"The daemon took the connection and did not answer within {WELCOME_SECONDS:g} s.",
+    REMEDIES["deadline_exceeded"],
 )
 NO_WELCOME = Refusal(
-    grpc.StatusCode.INTERNAL, "rude", "The daemon did not begin with its Welcome; is it a daemon of ours?"
+    Code.INTERNAL, "rude", "The daemon did not begin with its Welcome; is it a daemon of ours?"
 )
 
 
 class Stream:
-    """One Attach stream, from its Open to its end.
-
-    The mutable state: `_writing` (a write is under way, or the stream has ended) and `_writer`, the task of the last write.
-    """
+    """One Attach stream, from its Open to its end."""
 
     __slots__ = (
         "_acknowledge_timer",
         "_inbox",
         "_link",
         "_outbox",
+        "_refusal",
         "_rpc",
+        "_turn",
         "_unacknowledged_bytes",
-        "_writer",
-        "_writing",
     )
 
-    def __init__(self, link: Channel, inbox: ReceiveBuffer) -> None:
+    def __init__(self, link: Link, inbox: ReceiveBuffer) -> None:
         self._link = link
         self._inbox = inbox
         self._outbox = SendQueue()
+        self._rpc: Rpc
+        self._refusal: Refusal | None = None  # ours
+        self._turn: asyncio.Handle | None = None  # the next one to write in
         self._acknowledge_timer: asyncio.TimerHandle | None = None
         self._unacknowledged_bytes = 0
-        self._writer: asyncio.Task[None] | None = None
-        self._writing = False
 
     def send(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
         """Let a message go up, or all of a source in turn with others; returns at once."""
         self._outbox.put(messages)
-        if not self._writing:
-            self._writing = True
-            self._writer = _begin(self._write())
+        if self._turn is None:
+            self._write()
 
     async def run(
         self,
@@ -82,48 +74,44 @@ class Stream:
         handle_event: Callable[[pb.Event], None],
     ) -> Refusal | None:
         """Open, then hand each event to `handle_event` until the stream ends; says why it did, None for in peace."""
-        self._rpc: _Rpc = ToolCellStub(self._link.channel).Attach(metadata=self._link.metadata)
+
+        def receive_first(data: bytes) -> None:
+            message = pb.AttachResponse.FromString(data)
+            if not message.events or message.events[0].WhichOneof("event") != "welcome":
+                self._give_up(NO_WELCOME)
+                return
+            timer.cancel()
+            self._rpc.on_message = receive
+            welcome(message.events[0].welcome)
+            handle(message, len(data), 1)
+
+        def receive(data: bytes) -> None:
+            handle(pb.AttachResponse.FromString(data), len(data), 0)
+
+        def handle(message: pb.AttachResponse, size_bytes: int, first: int) -> None:
+            for event in message.events[first:] if first else message.events:
+                handle_event(event)
+            self._received(size_bytes)
+
+        timer = asyncio.get_running_loop().call_later(WELCOME_SECONDS, self._give_up, NO_ANSWER)
+        self._rpc = self._link.begin(ToolCellMethods.Attach.path, receive_first)
+        self._rpc.on_writable = self._write
         self.send(pb.AttachRequest(open=opening))
         try:
-            return await self._read(welcome, handle_event)
+            status = await self._rpc.ended
         finally:
-            self._writing = True  # what is sent from now on stays in the queue
-            self._rpc.cancel()
+            timer.cancel()
             if self._acknowledge_timer is not None:
                 self._acknowledge_timer.cancel()
-            if self._writer is not None:
-                # A write to a stream that has ended fails at once. Cancelled, it would leave its end to come later, perhaps
-                # to a loop that is closed by then, which gRPC reports as an error of the next loop of the process.
-                if self._rpc.cancelled():
-                    self._writer.cancel()
-                await asyncio.wait({self._writer})
-                if not self._writer.cancelled():
-                    self._writer.result()  # raises a failure of ours
+            self._rpc.cancel()
+        return self._refusal or (refusal_of_end(status) if status.code else None)
 
-    async def _read(
-        self, welcome: Callable[[pb.Welcome], None], handle_event: Callable[[pb.Event], None]
-    ) -> Refusal | None:
-        messages = self._rpc.__aiter__()
-        try:
-            async with asyncio.timeout(WELCOME_SECONDS):
-                first = await anext(messages, None)
-            if first is None or not first.events or first.events[0].WhichOneof("event") != "welcome":
-                return NO_WELCOME
-            welcome(first.events[0].welcome)
-            del first.events[0]
-            self._handle(first, handle_event)
-            async for message in messages:
-                self._handle(message, handle_event)
-        except TimeoutError:
-            return NO_ANSWER
-        except grpc.aio.AioRpcError as error:
-            return refusal_of_rpc(error)
-        return None
+    def _give_up(self, why: Refusal) -> None:
+        self._refusal = why
+        self._rpc.cancel()
 
-    def _handle(self, message: pb.AttachResponse, handle_event: Callable[[pb.Event], None]) -> None:
-        for event in message.events:
-            handle_event(event)
-        self._unacknowledged_bytes += message.ByteSize()
+    def _received(self, size_bytes: int) -> None:
+        self._unacknowledged_bytes += size_bytes
         if self._unacknowledged_bytes >= ACKNOWLEDGE_AFTER_BYTES:
             self._acknowledge()
         elif self._acknowledge_timer is None:
@@ -138,23 +126,18 @@ class Stream:
         if self._inbox.owes:
             self.send(pb.AttachRequest())  # its number is filled in when it goes
 
-    async def _write(self) -> None:
-        """Write what is queued, until nothing is."""
+    def _write(self) -> None:
+        """Send what is queued, as far as the daemon takes it. Of long requests one message goes in each turn of the loop."""
+        rpc = self._rpc
+        self._turn = None
+        if rpc.ended.done():
+            return  # what is sent now stays in the queue
         try:
-            while (message := self._outbox.take()) is not None:
+            while not rpc.blocked and (message := self._outbox.take()) is not None:
                 message.acknowledged = self._inbox.acknowledge()
-                await self._rpc.write(message)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return  # the stream has ended, and its reader learns why; nothing more is written
-        except BaseException:
-            self._rpc.cancel()  # the reader ends too
-            raise
-        self._writing = False
-
-
-def _begin(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    """Start a task; up to its first wait it runs here and now, where Python can do that."""
-    loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(work, loop=loop, eager_start=True)
-    return loop.create_task(work)
+                rpc.send(message.SerializeToString())
+                if self._outbox.has_sources:
+                    self._turn = asyncio.get_running_loop().call_soon(self._write)
+                    return
+        except Exception as error:  # noqa: BLE001  # raised by `run`
+            rpc.fail(error)

@@ -25,7 +25,7 @@ from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import Output
 from toolcelld.sandbox.policy import OPEN, SandboxPolicy
 
-__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "not_allowed", "not_started", "stopped_waiting"]  # fmt: skip
+__all__ = ["QUESTION_CAUSE", "Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "not_allowed", "not_started", "stopped_waiting"]  # fmt: skip
 
 
 class Kind(StrEnum):
@@ -52,6 +52,10 @@ class Stop:
     kind: Literal[Kind.ABORTED, Kind.TIMED_OUT, Kind.LIMIT_EXCEEDED]
     cause: str  # "timeout", "idle", "client", "session_closed" …
     text: str  # for people: "by you", "5.0 s"
+
+
+QUESTION_CAUSE: Final = "question"
+"""Of a call whose questions were open for too long."""
 
 
 class Report(NamedTuple):
@@ -326,6 +330,8 @@ def _leftovers(evidence: Evidence) -> int:
 
 def _raise(evidence: Evidence, key: str) -> str:
     """The line of configuration that would change it, where it was not the call's own."""
+    if key == QUESTION_CAUSE:
+        return "\nCall it again when somebody can answer, or raise [max] timeout in ~/.config/toolcell/config.toml"
     value = _limit(evidence, key)
     if not value:
         return ""

@@ -23,7 +23,7 @@ from toolcelld.catalog.discovery.flavours import flavour_of
 from toolcelld.catalog.discovery.sources import PLUGIN_SUFFIX, PROJECT, Source, ToolFile
 from toolcelld.catalog.problem import Problem, is_script, script_of, unused_in
 from toolcelld.config.project_file import PROJECT_FILE
-from toolcelld.environments.engine import ENGINES, Engine, engine_here
+from toolcelld.environments.engine import ENGINES, Engine, EngineName, engine_here
 from toolcelld.files.paths import open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
@@ -63,6 +63,7 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
     found: list[ToolFile | Problem] = []
     directories: set[str] = set()
     paths: dict[str, str] = {}  # resolved to first seen
+    engines: dict[EngineName | None, Engine | None] = {}
     budget = CONTENT_BYTES_MAX
     for source in sources:
         if source.mistakes:
@@ -73,9 +74,10 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
                 continue  # the home directory is the project: its files were scanned already
             directories.add(looked)
             look = _scan_listed if source.listed else _scan_directory
-            engine = engine_here(source.runtime, directory)
+            if source.runtime not in engines:
+                engines[source.runtime] = engine_here(source.runtime, directory)
             try:
-                for entry in look(source, place, resolved, paths, budget, engine):
+                for entry in look(source, place, resolved, paths, budget, engines[source.runtime]):
                     found.append(entry)
                     budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
             except OSError as error:  # of a file system that fails between two looks at the same entry

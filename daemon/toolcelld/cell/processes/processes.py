@@ -1,25 +1,39 @@
 """The processes of one cell: who they are, whether others are there, what they use, and stopping its worker for a while.
 
-Everything is read from the kernel, so nothing of it waits for the keeper or the worker.
+Everything is read from the kernel, so nothing of it waits for the keeper or the worker; but for the exact memory, which is
+read in threads of its own (see `usage`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from toolcelld import linux
 from toolcelld.cell.processes.forks import Forks
 from toolcelld.cell.processes.process_list import ProcessList
-from toolcelld.cell.processes.usage import Usage, measure
+from toolcelld.cell.processes.usage import Usage, measure, measure_exactly
+from toolcelld.files.looks import started
 
-__all__ = ["CellProcesses"]
+__all__ = ["CellProcesses", "start_threads"]
 
 PROCESS_CLOCK: Final = 2
 """The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
+THREADS: Final = 4
+"""Cells whose exact memory is read at the same time."""
+
+_threads: Final = ThreadPoolExecutor(THREADS, "memory")
+
+
+def start_threads() -> None:
+    """Start the threads that read memory, as `looks.started` does: a bomb of the user's processes leaves no room for them."""
+    started(_threads, THREADS)
 
 
 class CellProcesses:
@@ -35,6 +49,7 @@ class CellProcesses:
         self.usage: Usage | None = None
         """What they used at the last measurement of a call; None before the first."""
         self._worker_pidfd = -1
+        self._reading: asyncio.Future[Usage] | None = None  # of the exact memory
         self._list: ProcessList | None = None
         self._forks: Forks | None = None  # of a worker that is a template
 
@@ -107,15 +122,46 @@ class CellProcesses:
         """Whether the process that the worker had forked for a call is gone, with everything that it started."""
         return self._forks is not None and self._forks.is_gone()
 
-    def measure(self, memory_limit_bytes: int | None, tasks_limit: int | None) -> Usage:
+    def measure(self, tasks_limit: int | None) -> Usage:
         """Measure what all but our own use; see `usage.measure`."""
         return measure(
             self.builders,
-            memory_limit_bytes=memory_limit_bytes,
             tasks_limit=tasks_limit,
             templates=len(self.workers) - 1,
             guard=self.guard_pid,
         )
+
+    @staticmethod
+    def halt(usage: Usage) -> None:
+        """Stop what was measured just now, of a cell that is to be ended: who ends it waits behind all that runs.
+
+        By numbers, which the kernel gives in turn: one that was read a moment ago is nobody else's.
+        """
+        for member in usage.members:
+            with contextlib.suppress(OSError):  # it has exited
+                os.kill(member.pid, signal.SIGSTOP)
+
+    @property
+    def is_reading_memory(self) -> bool:
+        """Whether the exact memory is being read."""
+        return self._reading is not None and not self._reading.done()
+
+    def read_memory(self, usage: Usage, then: Callable[[Usage], object]) -> None:
+        """Read the exact memory in a thread, in place of an earlier reading that is not done.
+
+        Args:
+            usage: What `measure` has returned.
+            then: Called on the loop with the exact usage; not called once the cell has ended.
+        """
+
+        def on_read(reading: asyncio.Future[Usage]) -> None:
+            if not reading.cancelled():
+                then(reading.result())
+
+        if self._reading is not None:
+            self._reading.cancel()
+        self._reading = asyncio.get_running_loop().run_in_executor(_threads, measure_exactly, usage)
+        self._reading.add_done_callback(on_read)
 
     def used_nanoseconds(self) -> int:
         """Return the processor time of the worker and all its threads. Raises `OSError` when it has exited."""
@@ -147,6 +193,8 @@ class CellProcesses:
 
     def close(self) -> None:
         """Close every descriptor."""
+        if self._reading is not None:
+            self._reading.cancel()
         if self._list is not None:
             self._list.close()
             self._list = None

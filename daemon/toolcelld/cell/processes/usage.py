@@ -4,10 +4,11 @@ Memory is what would be free without the cell: anonymous and shared pages, also 
 itself (`MADV_PAGEOUT`), huge ones, not mapped files, and the tables of pages: those of pages that were only read may be all
 there is. There are two figures.
 Resident pages are fast to read, but a shared page counts once for each process, so a worker that forks ten children
-seems to use ten times as much. Proportional pages are exact and take twenty times as long. So the fast sum is read
-first, and the exact one only if the fast one is over the limit.
+seems to use ten times as much; `measure` reads them. Proportional pages are exact and take twenty times as long, and the
+kernel sums them up under a lock that a process holds while it forks or maps memory: reading those of a fork bomb waits
+for the bomb. So `measure_exactly` runs in a thread, and only if the fast sum is over the limit.
 
-psutil takes nine times as long, and this runs on the daemon's loop.
+psutil takes nine times as long, and `measure` runs on the daemon's loop.
 All values come from the kernel, except the name of a process, which the tool can choose.
 """
 
@@ -15,17 +16,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from toolcell._units import format_bytes, format_seconds
 
-__all__ = ["Member", "Usage", "disk_used", "measure", "passed", "resident_memory"]
+__all__ = ["Member", "Usage", "disk_used", "measure", "measure_exactly", "passed", "resident_memory"]
 
 PROCESSES_READ_MAX: Final = 1024
 """The largest limit that is allowed by default; measuring so many processes takes about 50 ms."""
+EXACT_SECONDS_MAX: Final = 2.0
+"""For the exact memory of a cell: a process takes a millisecond, one that holds the lock of its memory as long as it likes."""
 ENTRIES_READ_MAX: Final = 100_000
 """Of a directory tree; reading so many takes a second on an idle disk."""
 ENTRY_BYTES: Final = 4096
@@ -81,19 +85,19 @@ class Usage:
 def measure(
     builders: Sequence[int],
     *,
-    memory_limit_bytes: int | None = None,
     tasks_limit: int | None = None,
     templates: int = 0,
     guard: int = 0,
 ) -> Usage:
-    """Measure what the processes below a cell's builders use.
+    """Measure what the processes below a cell's builders use, each shared page once for each process.
+
+    Waits for no process: it reads no file of the kernel's that takes a lock of one for longer than it is copied.
 
     The builders are our own processes, so only the processor time of their reaped children counts; and that of a guard, which
     works for the others.
 
     Args:
         builders: The pids of the cell's keeper, of its init in `strict`, and of its guard, in that order.
-        memory_limit_bytes: The exact memory is read only above it; None, the default, for never.
         tasks_limit: Of more processes and threads than this no memory is read; None, the default, for no limit.
         templates: Of the members, those that do not count as processes; 0 by default.
         guard: The builder that is a guard; 0, the default, for none.
@@ -123,11 +127,23 @@ def measure(
     if tasks_limit is not None and usage.tasks > tasks_limit:
         return usage  # it is to be killed, and reading the memory of many processes would delay that
     members = [replace(member, memory_bytes=_resident(member.pid)) for member in members]
-    usage = replace(usage, members=(*members, *unmeasured))
-    if memory_limit_bytes is not None and usage.memory_bytes > memory_limit_bytes:
-        members = [replace(member, memory_bytes=_proportional(member)) for member in members]
-        usage = replace(usage, members=(*members, *unmeasured))
-    return usage
+    return replace(usage, members=(*members, *unmeasured))
+
+
+def measure_exactly(usage: Usage, clock: Callable[[], float] = time.monotonic) -> Usage:
+    """Return what `measure` has returned with each page counted once. Blocks while a process holds the lock of its memory.
+
+    Args:
+        usage: What was measured; of the processes that have exited since nothing counts.
+        clock: Returns the time in seconds; monotonic by default. Processes that are not read within `EXACT_SECONDS_MAX`
+            count as they were measured, so that a cell cannot put its limit off by holding locks.
+    """
+    deadline = clock() + EXACT_SECONDS_MAX
+    members = (
+        replace(member, memory_bytes=_proportional(member)) if clock() < deadline else member
+        for member in usage.members
+    )
+    return replace(usage, members=tuple(members))
 
 
 def _read(path: str) -> bytes:

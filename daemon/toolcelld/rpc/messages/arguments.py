@@ -120,7 +120,7 @@ class ArgumentReassembler:
 
     def close(self) -> None:
         """Drop everything: the stream has ended."""
-        for begun in self._begun.values():
+        for begun in list(self._begun.values()):
             self._hold(-begun.size)
         self._begun.clear()
 

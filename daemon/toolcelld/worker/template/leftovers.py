@@ -7,6 +7,7 @@ removed, and no other file system is entered: a call can rename a directory that
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import stat
@@ -21,8 +22,10 @@ SEGMENTS: Final = "/proc/sysvipc/shm"
 REMOVED_MAX: Final = 10_000
 """Entries that are removed after one call; it takes less time to make a new cell than to remove more."""
 
-_Identity: TypeAlias = tuple[int, int, int, tuple[tuple[str, bytes], ...]]
-"""The mode, the device, the inode and the extended attributes of a directory."""
+FS_IOC_GETFLAGS: Final = 0x80086601  # <linux/fs.h>; what `lsattr` shows
+
+_Identity: TypeAlias = tuple[int, int, int, int, int, bytes, tuple[tuple[str, bytes], ...]]
+"""The device, the inode, the mode, the owner, the group, the flags and the extended attributes of a directory."""
 
 
 class Leftovers:
@@ -62,7 +65,7 @@ class Leftovers:
             if any(_identity(path) != found for path, found in directories.items()):
                 return False  # a call put something else there
             for directory, found in directories.items():
-                device = found[1]
+                device = found[0]
                 for name in os.listdir(directory):
                     if (path := os.path.join(directory, name)) not in self._kept:
                         self._remove(path, device)
@@ -110,7 +113,20 @@ def _identity(path: str) -> _Identity:
     except OSError:  # a file system that has none
         names = []
     attributes = tuple((name, os.getxattr(path, name, follow_symlinks=False)) for name in sorted(names))
-    return found.st_mode, found.st_dev, found.st_ino, attributes
+    return found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid, _flags(path), attributes
+
+
+def _flags(path: str) -> bytes:
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return b""  # it cannot be read, or is none any more: that its mode says
+    try:
+        return fcntl.ioctl(opened, FS_IOC_GETFLAGS, bytes(8))
+    except OSError:  # a file system that has none
+        return b""
+    finally:
+        os.close(opened)
 
 
 def _times(path: str) -> tuple[int, int]:

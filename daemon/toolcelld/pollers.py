@@ -1,8 +1,8 @@
-"""How gRPC polls in a long-lived process that is ours: the daemon and `toolcell mcp`, never an agent that imports the client.
+"""How gRPC polls in the daemon.
 
 With its event engine gRPC hands every message through three threads of its own; with the pollers that it had before, the
-thread that waits for the message reads it. That saves a process an eighth of its processor time in a call, and a call a
-tenth of its time if both ends do so. gRPC decides it by the environment, when it is imported.
+thread that waits for the message reads it. That saves the daemon an eighth of its processor time in a call. gRPC decides it
+by the environment, when it is imported.
 
 Releases of gRPC that no longer have the older pollers ignore the setting, with a line on stderr.
 """

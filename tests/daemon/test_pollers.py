@@ -1,4 +1,4 @@
-"""Which pollers gRPC has in a process of ours, each tried in a process of its own."""
+"""Which pollers gRPC has in the daemon, each tried in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 IMPORT = """
 import os, sys
-from toolcell._own_grpc import older_pollers
+from toolcelld.pollers import older_pollers
 with older_pollers():
     chosen = os.environ["GRPC_EXPERIMENTS"]
     import grpc
@@ -42,9 +40,13 @@ def test_what_the_user_sets_stays() -> None:
     assert out == "-event_engine_dns -event_engine_dns"
 
 
-@pytest.mark.parametrize(
-    "module", ["toolcelld.program", "toolcell.cli._command_line.app", "toolcell.cli.adapters.mcp"]
-)
-def test_the_daemon_and_the_command_load_no_grpc_before_they_choose(module: str) -> None:
-    out, _ = run(f"import sys, {module}; print('grpc' in sys.modules)")
+def test_the_daemon_loads_no_grpc_before_it_chooses() -> None:
+    out, _ = run("import sys, toolcelld.program; print('grpc' in sys.modules)")
+    assert out == "False"
+
+
+def test_the_client_loads_no_grpc() -> None:
+    out, _ = run(
+        "import sys, toolcell.client.blocking, toolcell.cli.adapters.mcp; print('grpc' in sys.modules)"
+    )
     assert out == "False"

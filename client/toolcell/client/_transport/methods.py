@@ -1,0 +1,66 @@
+"""The RPCs of the contract, by name, with the types of their messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from toolcell_proto.v1 import operator_pb2 as op
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+__all__ = ["Method", "OperatorMethods", "ToolCellMethods"]
+
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[RequestT, ResponseT]):
+    """An RPC: its path, and the types of its messages."""
+
+    path: str
+    request: type[RequestT]
+    response: type[ResponseT]
+
+
+def _tools(name: str, request: type[RequestT], response: type[ResponseT]) -> Method[RequestT, ResponseT]:
+    return Method(f"/toolcell.v1.ToolCell/{name}", request, response)
+
+
+def _operator(name: str, request: type[RequestT], response: type[ResponseT]) -> Method[RequestT, ResponseT]:
+    return Method(f"/toolcell.v1.Operator/{name}", request, response)
+
+
+class ToolCellMethods:
+    """The service for agents."""
+
+    Attach: Final = _tools("Attach", pb.AttachRequest, pb.AttachResponse)
+    CallTool: Final = _tools("CallTool", pb.CallToolRequest, pb.CallToolResponse)
+    ListTools: Final = _tools("ListTools", pb.ListToolsRequest, pb.ListToolsResponse)
+    GetTool: Final = _tools("GetTool", pb.GetToolRequest, pb.GetToolResponse)
+    AbortCall: Final = _tools("AbortCall", pb.AbortCallRequest, pb.AbortCallResponse)
+    ReadOutput: Final = _tools("ReadOutput", pb.ReadOutputRequest, pb.ReadOutputResponse)
+
+
+class OperatorMethods:
+    """The service for operators."""
+
+    GetStatus: Final = _operator("GetStatus", op.GetStatusRequest, op.GetStatusResponse)
+    ListSessions: Final = _operator("ListSessions", op.ListSessionsRequest, op.ListSessionsResponse)
+    ListWorkers: Final = _operator("ListWorkers", op.ListWorkersRequest, op.ListWorkersResponse)
+    ListCalls: Final = _operator("ListCalls", op.ListCallsRequest, op.ListCallsResponse)
+    GetCall: Final = _operator("GetCall", op.GetCallRequest, op.GetCallResponse)
+    WatchEvents: Final = _operator("WatchEvents", op.WatchEventsRequest, op.WatchEventsResponse)
+    TailLogs: Final = _operator("TailLogs", op.TailLogsRequest, op.TailLogsResponse)
+    Reload: Final = _operator("Reload", op.ReloadRequest, op.ReloadResponse)
+    RestartWorkers: Final = _operator("RestartWorkers", op.RestartWorkersRequest, op.RestartWorkersResponse)
+    Release: Final = _operator("Release", op.ReleaseRequest, op.ReleaseResponse)
+    GetTrust: Final = _operator("GetTrust", op.GetTrustRequest, op.GetTrustResponse)
+    Trust: Final = _operator("Trust", op.TrustRequest, op.TrustResponse)
+    Distrust: Final = _operator("Distrust", op.DistrustRequest, op.DistrustResponse)
+    ListTrust: Final = _operator("ListTrust", op.ListTrustRequest, op.ListTrustResponse)
+    Explain: Final = _operator("Explain", op.ExplainRequest, op.ExplainResponse)
+    Prepare: Final = _operator("Prepare", op.PrepareRequest, op.PrepareResponse)
+    Doctor: Final = _operator("Doctor", op.DoctorRequest, op.DoctorResponse)

@@ -1,0 +1,194 @@
+"""RPCs on one connection to the daemon: `http2.Connection` on a transport of asyncio.
+
+grpcio is not used. Its C core hands each message through threads of its own and wakes the loop for each step, which is
+half of what a warm call costs; here a message is handled in the turn of the loop that reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .http2 import CANCELLED, Connection, Message, Status
+
+__all__ = ["Link", "Rpc", "open_link"]
+
+UNSENT_BYTES_MAX = 64 * 1024 * 1024
+"""What may wait for a daemon that does not read: more than the windows of any RPC. Who asks on and on (PING) is left."""
+CLOSE_SECONDS = 1.0
+"""For what is still to be sent; a daemon that reads takes no time."""
+
+
+class Rpc:
+    """One RPC, begun by `Link.begin`.
+
+    Attributes:
+        on_message: Called with each message, in the turn of the loop that reads it. An exception of it ends the RPC.
+        on_writable: Called when `blocked` is no longer true.
+        ended: How the RPC ended; or the exception of a callback.
+    """
+
+    def __init__(self, link: Link, stream: int, on_message: Callable[[bytes], None]) -> None:
+        self.on_message = on_message
+        self.on_writable: Callable[[], None] | None = None
+        self.ended: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self._link = link
+        self._stream = stream
+
+    @property
+    def blocked(self) -> bool:
+        """Whether what is sent now waits for what was sent before."""
+        return self._link.blocks(self._stream)
+
+    def send(self, message: bytes) -> None:
+        """Send a message. Has no effect once the RPC has ended."""
+        self._link.send(self._stream, message)
+
+    def send_last(self, message: bytes) -> None:
+        """Send a message that none follows."""
+        self._link.send(self._stream, message, last=True)
+
+    def cancel(self) -> None:
+        """End the RPC. Has no effect once it has ended."""
+        self.end(Status(CANCELLED, "Cancelled."))
+        self._link.forget(self._stream)
+
+    def end(self, status: Status) -> None:
+        """Take note that the RPC has ended."""
+        if not self.ended.done():
+            self.ended.set_result(status)
+
+    def fail(self, error: BaseException) -> None:
+        """End the RPC by an exception of ours."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+        self._link.forget(self._stream)
+
+
+class Link(asyncio.Protocol):
+    """A connection to a daemon and its RPCs.
+
+    Args:
+        token: What the daemon wants to see with each of them.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._http2 = Connection(token)
+        self._rpcs: dict[int, Rpc] = {}
+        self._transport: asyncio.Transport
+        self._paused = False  # the kernel takes no more for now
+        self._awaited = False  # some RPC was blocked when it was asked
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def begin(
+        self, method: str, on_message: Callable[[bytes], None], timeout_seconds: float | None = None
+    ) -> Rpc:
+        """Begin an RPC; on a connection that was lost it has ended.
+
+        Args:
+            method: Its path, such as "/toolcell.v1.ToolCell/Attach".
+            on_message: Called with each message.
+            timeout_seconds: The deadline that the daemon is told; default: none.
+        """
+        if self._http2.closed is not None:
+            rpc = Rpc(self, 0, on_message)
+            rpc.end(self._http2.closed)
+            return rpc
+        stream = self._http2.begin(method, timeout_seconds)
+        rpc = self._rpcs[stream] = Rpc(self, stream, on_message)
+        return rpc
+
+    def send(self, stream: int, message: bytes, *, last: bool = False) -> None:
+        """Send a message of an RPC."""
+        self._http2.send(stream, message)
+        if last:
+            self._http2.end_messages(stream)
+        self._write()
+
+    def blocks(self, stream: int) -> bool:
+        """Return whether what is sent now waits; then the RPC's `on_writable` is called when it does not."""
+        blocked = self._paused or self._http2.waiting_bytes(stream) > 0
+        self._awaited = self._awaited or blocked
+        return blocked
+
+    def forget(self, stream: int) -> None:
+        """Cancel an RPC that has not ended."""
+        if self._rpcs.pop(stream, None) is not None:
+            self._http2.cancel(stream)
+            self._write()
+
+    def read(self, on: bool) -> None:
+        """Read on, or leave what comes to the kernel, and in the end to the daemon."""
+        if not self._transport.is_closing():
+            (self._transport.resume_reading if on else self._transport.pause_reading)()
+
+    async def close(self) -> None:
+        """End the connection and what is left of its RPCs."""
+        for stream in list(self._rpcs):
+            self._rpcs[stream].cancel()
+        self._transport.close()
+        await asyncio.wait({self.lost}, timeout=CLOSE_SECONDS)
+        if not self.lost.done():
+            self._transport.abort()
+
+    def _write(self) -> None:
+        if (out := self._http2.take()) and not self._transport.is_closing():
+            self._transport.write(out)
+            if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+                self._transport.abort()
+
+    def _wake(self) -> None:
+        self._awaited = False
+        for stream, rpc in list(self._rpcs.items()):
+            if rpc.on_writable is not None and not self.blocks(stream):
+                rpc.on_writable()
+
+    # Of asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with what a connection begins with."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._write()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on what has come."""
+        for event in self._http2.receive(data):
+            rpc = self._rpcs.get(event.stream)
+            if rpc is None:
+                continue
+            if isinstance(event, Message):
+                try:
+                    rpc.on_message(event.data)
+                except Exception as error:  # noqa: BLE001  # raised where the RPC is awaited
+                    rpc.fail(error)
+            else:
+                del self._rpcs[event.stream]
+                rpc.end(event.status)
+        self._write()
+        if self._awaited:
+            self._wake()
+
+    def pause_writing(self) -> None:
+        """The kernel takes no more for now."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """It takes more again."""
+        self._paused = False
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what has not ended."""
+        why = "it has closed the connection" if exc is None else str(exc)
+        for end in self._http2.lose(why):
+            if (rpc := self._rpcs.pop(end.stream, None)) is not None:
+                rpc.end(end.status)
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+async def open_link(socket: str, token: str) -> Link:
+    """Connect to the daemon on `socket`; `close` the connection in the end. Raises OSError."""
+    _, link = await asyncio.get_running_loop().create_unix_connection(lambda: Link(token), socket)
+    return link

@@ -1,0 +1,78 @@
+"""What an ended call leaves: nothing that waits for the garbage collector, which a busy process rarely runs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from toolcell.client import Kind, Session, connect
+
+from .scripted import daemon, echo
+
+pytestmark = pytest.mark.anyio
+
+
+def garbage() -> Counter[str]:
+    """Collect, and count what is found of ours by its type."""
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        types: list[type[object]] = [type(found) for found in gc.garbage]
+        return Counter(kind.__qualname__ for kind in types if kind.__module__.startswith("toolcell"))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+async def awaited(session: Session) -> None:
+    assert (await session.call("echo", {"text": "x" * 1000})).ok
+
+
+async def large(session: Session) -> None:
+    assert (await session.call("echo", {"text": "x" * 100_000})).ok
+
+
+async def iterated(session: Session) -> None:
+    async for _ in session.call("echo"):
+        pass
+
+
+async def stopped(session: Session) -> None:
+    call = session.call("wait")
+    call.abort("enough")
+    assert (await call).kind is Kind.aborted
+
+
+async def cancelled(session: Session) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await session.call("wait")
+
+
+async def refused(session: Session) -> None:
+    call = session.call("wait", call_id="c-1")
+    assert (await session.call("echo", call_id="c-1")).kind is Kind.refused
+    call.abort()
+    await call
+
+
+@pytest.mark.parametrize("use", [awaited, large, iterated, stopped, cancelled, refused])
+async def test_an_ended_call_is_freed_when_it_is_let_go(
+    tmp_path: Path, use: Callable[[Session], Awaitable[None]]
+) -> None:
+    async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
+        await use(session)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                await use(session)
+            assert garbage() == {}
+        finally:
+            gc.enable()
