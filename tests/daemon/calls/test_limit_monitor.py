@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -94,10 +94,11 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
 MIB = 2**20
 
 
-class OneRun(SimpleNamespace):
-    """A run; no two are equal."""
+class OneRun:
+    """A run; unlike namespaces, no two are equal."""
 
-    __hash__ = object.__hash__
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
 
 
 class Bomb:
@@ -113,16 +114,19 @@ class Bomb:
         self._loop = asyncio.get_running_loop()
         self.processes = CellProcesses()
         cell = SimpleNamespace(ended=self._loop.create_future(), processes=self.processes)
-        self.run = OneRun(
+        self.run: Any = OneRun(
             has_worker=True,
             worker=SimpleNamespace(cell=cell, tmpdir=""),
             begun_at=0.0,
             plan=SimpleNamespace(limits=Limits(memory_bytes=100 * MIB, processes=3)),
-            call=SimpleNamespace(id="bomb", stop=lambda _: self.over.set()),
+            call=SimpleNamespace(id="bomb", stop=self._stop),
             end_cell=self._end,
         )
         monkeypatch.setattr("toolcelld.cell.processes.processes.measure", self._measure)
         monkeypatch.setattr("toolcelld.cell.processes.processes.measure_exactly", self._measure_exactly)
+
+    def _stop(self, _: Stop) -> None:
+        self.over.set()
 
     def _end(self, stop: Stop) -> None:
         self.stopped.append(stop.cause)
