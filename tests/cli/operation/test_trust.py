@@ -338,3 +338,20 @@ def test_what_the_project_asks_for_in_its_own_configuration_is_granted_by_trust(
         assert "the variable PGHOST (more than before)" in project.run("trust", "--show").out
         assert project.run("trust", "--yes").code == 0
         assert "PGHOST" in project.run("call", "reads", "--quiet").out
+
+
+@pytest.mark.slow
+def test_a_damaged_database_is_told_where_trust_is_shown(project: Project) -> None:
+    state = project.home / ".local/state/toolcell"
+    state.mkdir(parents=True, mode=0o700)
+    (state / "toolcell.sqlite").write_bytes(b"no database " * 1000)
+    said = f"The database was damaged and is set aside as {state}/toolcell.sqlite.damaged"
+    listed = project.run("trust", "--list")
+    assert (listed.code, said in listed.err) == (0, True)
+    assert "Give them again, toolcell trust DIR, and remove that file" in listed.err
+    assert said in project.run("trust", "--show").err
+    assert project.run("trust", "--list", "--json").json("trust --list")["notices"][0].startswith(said)
+    (found,) = [
+        one for one in project.run("doctor", "--json").json("doctor")["findings"] if one["name"] == "database"
+    ]
+    assert (found["state"], found["detail"].startswith(said)) == ("missing", True)
