@@ -23,11 +23,11 @@ TRIES: Final = Path(__file__).parent / "tries"
 CONFIG: Final = 'trust = "all"\n[defaults]\nsandbox = "{profile}"\ntimeout = 60\nprocesses = 64\n'
 REFUSED: Final = {
     "EACCES", "EBADF", "EBUSY", "EEXIST", "EFAULT", "EINVAL", "ELOOP", "ENAMETOOLONG", "ENOENT", "ENOSYS", "ENOTDIR", "ENOTSUP",
-    "EPERM", "ESRCH", "EXDEV",
+    "EPERM", "EROFS", "ESRCH", "EXDEV",
 }  # fmt: skip
 """How a try may fail; not by a lack of descriptors or memory."""
 OF_SOCKETS: Final = {
-    "EAFNOSUPPORT", "ECONNREFUSED", "EISCONN", "ENETUNREACH", "ENOPROTOOPT", "ENOTTY", "EPROTONOSUPPORT", "EPROTOTYPE", "EROFS",
+    "EAFNOSUPPORT", "ECONNREFUSED", "EISCONN", "ENETUNREACH", "ENOPROTOOPT", "ENOTTY", "EPROTONOSUPPORT", "EPROTOTYPE",
 }  # fmt: skip
 """And there."""
 PROTECTED: Final = {".git", ".vscode", ".envrc", "agents", "forged"}
