@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 __all__ = ["Step", "unmapped", "user_name", "walk"]
 
 ACL: Final = "system.posix_acl_access"
+SYSTEM_GROUPS: Final = 1000
+"""Groups of people have higher numbers (SYS_GID_MAX of login.defs)."""
 
 
 class Step(NamedTuple):
@@ -93,8 +95,9 @@ def unmapped() -> int:
 def _is_private(group: int) -> bool:
     """Whether no other user is in a group.
 
-    That is the user's own, as many systems give one to each user: its primary one, with no other member. And one in which
-    nobody is at all, as Debian's `staff`, which owns /usr/local there.
+    That is the user's own, as many systems give one to each user: its primary one, with no other member. And a group of the
+    system in which nobody is at all, as Debian's `staff`, which owns /usr/local there; of others a directory service may
+    not list the members.
     """
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
@@ -103,7 +106,7 @@ def _is_private(group: int) -> bool:
     alone = all(name in (user.pw_name, "root") for name in found.gr_mem)
     if not alone or group == 0 or (user.pw_gid == group and found.gr_name == user.pw_name):
         return alone
-    return all(other.pw_gid != group for other in pwd.getpwall())
+    return group < SYSTEM_GROUPS and all(other.pw_gid != group for other in pwd.getpwall())
 
 
 def user_name(number: int) -> str:

@@ -1,0 +1,47 @@
+"""Which groups no other user is in."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+
+import pytest
+
+from toolcelld.files import owners
+
+ME = ("me", "x", 4321, 4321, "", "/", "/bin/sh")
+OTHER = ("other", "x", 4322, 50, "", "/", "/bin/sh")
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "members", "users", "private"),
+    [
+        (0, "root", ["root"], [ME], True),
+        (4321, "me", [], [ME], True),
+        (4321, "me", ["other"], [ME], False),
+        (4321, "people", [], [ME], False),
+        (50, "staff", [], [ME], True),
+        (50, "staff", ["me"], [ME], True),
+        (50, "staff", ["other"], [ME], False),
+        (50, "staff", [], [ME, OTHER], False),
+        (5000, "project", [], [ME], False),  # a directory service need not list who is in it
+    ],
+)
+def test_a_group_is_private_if_it_is_known_that_no_other_is_in_it(
+    number: int,
+    name: str,
+    members: list[str],
+    users: list[tuple[str, str, int, int, str, str, str]],
+    private: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd(ME))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [pwd.struct_passwd(user) for user in users])
+    monkeypatch.setattr(grp, "getgrgid", lambda _: grp.struct_group((name, "x", number, members)))
+    owners._is_private.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    try:
+        assert owners._is_private(number) is private  # pyright: ignore[reportPrivateUsage]
+    finally:
+        owners._is_private.cache_clear()  # pyright: ignore[reportPrivateUsage]
