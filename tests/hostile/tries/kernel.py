@@ -118,7 +118,7 @@ TRIES: dict[str, Callable[[], object]] = {
     # the cell
     "namespaces of another": lambda: checked(libc.setns(os.pidfd_open(os.getppid()), 0x20000)),
     "namespaces by a request": lambda: fcntl.ioctl(os.pidfd_open(1), 0xFF04),
-    "root of another": lambda: os.listdir(f"/proc/{os.getppid()}/root/etc/.."),
+    "root of another": lambda: os.listdir(os.path.join("/proc", str(os.getppid()), "root", "etc", "..")),
     "descriptors of another": lambda: os.readlink(f"/proc/{os.getppid()}/fd/4"),
     "environment of another": lambda: os.open(f"/proc/{os.getppid()}/environ", os.O_RDONLY),
     "end of another's memory": lambda: call(448, os.pidfd_open(os.getppid()), 0),

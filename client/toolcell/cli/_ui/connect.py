@@ -12,7 +12,6 @@ kernel knows which process listens on a socket (SO_PEERCRED).
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket as sockets
 import struct
@@ -119,6 +118,8 @@ async def refuse_hung(socket: str) -> None:
 
 async def _answers(socket: str) -> bool:
     """Whether a server answers within `ANSWER_SECONDS`; one that closes the connection does."""
+    import asyncio  # late, as commands that only print need none
+
     loop = asyncio.get_running_loop()
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
         probe.setblocking(False)
