@@ -130,6 +130,10 @@ class HttpSessions:
             else:
                 with session.used(scope["method"]):
                     await session.transport.handle_request(scope, receive, send)
+                if (
+                    session.transport.is_terminated
+                ):  # its place is free, also while its calls are being aborted
+                    self._sessions.pop(session_id, None)
             return
         if len(self._sessions) >= SESSIONS_MAX and not await self._make_place():
             text = (
