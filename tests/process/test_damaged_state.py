@@ -36,6 +36,7 @@ def without_tables(path: Path) -> None:
     database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [garbage, truncated, without_tables])
 async def test_lost_decisions_of_trust_are_told_where_they_are_missed(
     make_daemon: Callable[..., RunningDaemon], damage: Callable[[Path], None]

@@ -97,6 +97,7 @@ async def serve_others(session: Session) -> float:
         return longest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True], ids=["one session", "a session each"])
 @pytest.mark.parametrize("sandbox", ["none", "baseline", "strict"])
 async def test_a_fork_bomb_is_ended_and_keeps_nobody_waiting(

@@ -183,6 +183,7 @@ ENDS_CELL = [
 """What costs the cell."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("does", [*SET_AGAIN, *ENDS_CELL])
 async def test_a_call_leaves_nothing_in_what_the_template_keeps(
