@@ -36,10 +36,16 @@ def test_a_group_is_private_if_it_is_known_that_no_other_is_in_it(
     private: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def user_of(_: int) -> pwd.struct_passwd:
+        return pwd.struct_passwd(ME)
+
+    def group_of(_: int) -> grp.struct_group:
+        return grp.struct_group((name, "x", number, members))
+
     monkeypatch.setattr(os, "geteuid", lambda: 4321)
-    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd(ME))
+    monkeypatch.setattr(pwd, "getpwuid", user_of)
     monkeypatch.setattr(pwd, "getpwall", lambda: [pwd.struct_passwd(user) for user in users])
-    monkeypatch.setattr(grp, "getgrgid", lambda _: grp.struct_group((name, "x", number, members)))
+    monkeypatch.setattr(grp, "getgrgid", group_of)
     owners._is_private.cache_clear()  # pyright: ignore[reportPrivateUsage]
     try:
         assert owners._is_private(number) is private  # pyright: ignore[reportPrivateUsage]
