@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,26 @@ from toolcell.client import Refused, Unavailable
 from toolcell.client._launch.daemon import Running
 from toolcell.client._transport import channel, rpc
 from toolcell.client._transport.methods import Method, OperatorMethods, ToolCellMethods
-from toolcell.client._transport.operator import operate  # pyright: ignore[reportPrivateUsage]  # ours, for the command
+from toolcell.client._transport.operator import Operator, operate  # pyright: ignore[reportPrivateUsage]  # ours, for the command
 from toolcell_proto.v1 import operator_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .scripted import TOKEN, daemon
 
 pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def stand_in(
+    directory: Path, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+) -> AsyncGenerator[Operator]:
+    """What an operator has of a daemon that only does this with each connection."""
+    directory.joinpath("operator.token").write_text(TOKEN)
+    directory.chmod(0o700)
+    socket = directory / "daemon.sock"
+    async with await asyncio.start_unix_server(serve, socket), operate(Running(str(socket))) as operator:
+        yield operator
+    socket.unlink(missing_ok=True)
 
 
 async def test_answers_come_and_refusals_are_one_exception(tmp_path: Path) -> None:
@@ -62,16 +75,12 @@ async def test_a_daemon_that_ends_while_it_is_asked_is_refused_with_the_remedy(t
         asked.set()
         writer.close()
 
-    tmp_path.joinpath("operator.token").write_text(TOKEN)
-    tmp_path.chmod(0o700)
-    socket = str(tmp_path / "daemon.sock")
-    async with await asyncio.start_unix_server(hang_up, socket), operate(Running(socket)) as operator:
+    async with stand_in(tmp_path, hang_up) as operator:
         for _ in range(2):  # the second finds the connection lost
             with pytest.raises(Refused, match="toolcell serve") as refused:
                 await operator.ask(operator.operator.GetStatus, operator_pb2.GetStatusRequest())
             assert refused.value.reason == "unreachable"
             await asked.wait()
-    (tmp_path / "daemon.sock").unlink(missing_ok=True)
 
 
 async def test_a_daemon_that_hangs_is_refused_when_the_time_is_up(
@@ -84,16 +93,12 @@ async def test_a_daemon_that_hangs_is_refused_when_the_time_is_up(
         await left.wait()
         writer.close()
 
-    tmp_path.joinpath("operator.token").write_text(TOKEN)
-    tmp_path.chmod(0o700)
-    socket = str(tmp_path / "daemon.sock")
-    async with await asyncio.start_unix_server(hang, socket), operate(Running(socket)) as operator:
+    async with stand_in(tmp_path, hang) as operator:
         with pytest.raises(Refused, match="has not answered it in time"):
             await operator.ask(
                 operator.operator.GetStatus, operator_pb2.GetStatusRequest(), timeout_seconds=0.05
             )
         left.set()
-    (tmp_path / "daemon.sock").unlink(missing_ok=True)
 
 
 async def test_without_a_token_nobody_is_asked(tmp_path: Path) -> None:
@@ -120,14 +125,10 @@ async def test_a_daemon_that_asks_on_and_on_and_reads_nothing_is_left(
                 asked.append(number)
         writer.close()
 
-    tmp_path.joinpath("operator.token").write_text(TOKEN)
-    tmp_path.chmod(0o700)
-    socket = str(tmp_path / "daemon.sock")
-    async with await asyncio.start_unix_server(ask, socket), operate(Running(socket)) as operator:
+    async with stand_in(tmp_path, ask) as operator:
         with pytest.raises(Refused, match="does not answer"):
             await operator.ask(operator.operator.GetStatus, operator_pb2.GetStatusRequest())
     assert len(asked) < 500
-    (tmp_path / "daemon.sock").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -174,9 +174,8 @@ async def test_init_stops_its_whole_cell_when_it_is_told_to(daemon: RunningDaemo
             keeper, between, worker = await processes_of(daemon)
             cell = [worker, *worker.children()]
             while {one.status() for one in cell} != {psutil.STATUS_STOPPED}:
-                os.kill(
-                    between[-1].pid, STOP_SIGNAL
-                )  # again: one that comes just before init waits is handled later
+                # Again: one that comes just before init waits is handled later.
+                os.kill(between[-1].pid, STOP_SIGNAL)
                 await asyncio.sleep(0.01)  # as above
         assert keeper.status() != psutil.STATUS_STOPPED
         Path(daemon.project, "enough").touch()

@@ -96,7 +96,7 @@ def _is_private(group: int) -> bool:
     """Whether no other user is in a group.
 
     That is the user's own, as many systems give one to each user: its primary one, with no other member. And a group of the
-    system in which nobody is at all, as Debian's `staff`, which owns /usr/local there; of others a directory service may
+    system without members, as Debian's `staff`, which owns /usr/local there; of others a directory service may
     not list the members.
     """
     try:

@@ -42,7 +42,7 @@ __all__ = ["children", "descendants", "keep", "kill_all", "measure_usage"]
 EXIT_SETUP_FAILED: Final = 70  # EX_SOFTWARE of <sysexits.h>
 STOP_SIGNAL: Final = signal.SIGQUIT
 """Sent by the keeper to init, which alone can signal all of its namespace at once: init stops them. Not one of
-`linux.UNUSED_SIGNALS`, which anybody may send."""
+`linux.UNUSED_SIGNALS`, which have no effect."""
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 SAMPLED_MAX: Final = 64
 """Processes whose usage is read before they are killed, at 30 µs each: the default limit of a tool's processes."""

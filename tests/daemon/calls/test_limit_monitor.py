@@ -194,9 +194,7 @@ async def test_exact_memory_of_a_call_that_has_ended_meanwhile_ends_nothing(
         bomb.run.has_worker = False
         bomb.free.set()
         while bomb.processes.is_reading_memory:
-            await asyncio.sleep(
-                0.01
-            )  # the callback comes in the step of the loop in which the reading is done
+            await asyncio.sleep(0.01)  # there is no event
         await asyncio.sleep(0)
     assert bomb.stopped == []
 

@@ -35,8 +35,6 @@ ANSWER_SECONDS: Final = 5.0
 """A daemon with work to do answers within milliseconds."""
 RETRY_SECONDS: Final = 0.05
 """While the queue of the socket is full."""
-_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""What a client of HTTP/2 sends first, with settings that set nothing; RFC 9113, section 3.4."""
 _CREDENTIALS: Final = struct.Struct("3i")  # ucred of <sys/socket.h>: process, user, group
 
 
@@ -120,6 +118,8 @@ async def _answers(socket: str) -> bool:
     """Whether a server answers within `ANSWER_SECONDS`; one that closes the connection does."""
     import asyncio  # late, as commands that only print need none
 
+    from toolcell.client._transport.http2 import Connection
+
     loop = asyncio.get_running_loop()
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
         probe.setblocking(False)
@@ -131,7 +131,7 @@ async def _answers(socket: str) -> bool:
                         break
                     except BlockingIOError:
                         await asyncio.sleep(RETRY_SECONDS)
-                await loop.sock_sendall(probe, _PREFACE)
+                await loop.sock_sendall(probe, Connection(token="").take())
                 await loop.sock_recv(probe, 1)
         except TimeoutError:
             return False

@@ -23,7 +23,7 @@ __all__ = ["Channel", "dial"]
 
 TOKEN_BYTES_MAX = 4096  # a token is 43 characters; a file that is longer is something else
 START_IT = "Start the daemon: toolcell serve"
-QUEUED_MAX = 64  # responses that wait for whoever watches; then they wait in the daemon
+QUEUED_MAX = 64  # responses that wait to be taken; more of them wait in the daemon
 OVERTIME_SECONDS = 1.0
 """For the daemon, which knows the deadline, to say that it has passed; a daemon that hangs says nothing."""
 

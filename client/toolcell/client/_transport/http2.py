@@ -5,7 +5,7 @@ pushes. What the peer may do by the two specifications is handled: windows in bo
 GOAWAY with streams that go on, RST_STREAM, padding, CONTINUATION, trailers alone. What it may not do ends the connection.
 
 `toolcell call` is a process of its own for each call, so this module imports nothing but what a header block takes when
-it must be read, and that only when somebody asks how an RPC ended: a result is a message and comes before the trailers.
+it must be read, and that only with the end of an RPC: a result is a message and comes before the trailers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 BLOCK_BYTES_MAX = 64 * 1024
 """Of a header block with its continuations; a refusal names at most some fields. grpcio takes 16 KiB."""
 UNREAD_MAX = 16
-"""Header blocks that wait until somebody must know what they say."""
+"""Header blocks that wait to be read with the end of an RPC."""
 FRAME_BYTES_SENT_MAX = 1024 * 1024
 """A longer frame gains nothing."""
 
@@ -233,7 +233,7 @@ class Connection:
     def receive(self, data: bytes) -> Iterator[Event]:
         """Take what the peer has sent, and yield what it means; a peer that breaks the protocol ends every RPC.
 
-        What follows an event is read when the next one is asked for, so who has what it wanted may leave.
+        What follows an event is read when the next one is asked for, so a caller that has its result need not go on.
         """
         buffer = self._in
         buffer += data

@@ -1,7 +1,7 @@
 """RPCs on one connection to the daemon: `http2.Connection` on a transport of asyncio.
 
 grpcio is not used. Its C core hands each message through threads of its own and wakes the loop for each step, which is
-half of what a warm call costs; here a message is handled in the turn of the loop that reads it.
+half of the client's processor time in a warm call; here a message is handled in the turn of the loop that reads it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from .http2 import CANCELLED, Connection, Message, Status
 __all__ = ["Link", "Rpc", "open_link"]
 
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
-"""What may wait for a daemon that does not read: more than the windows of any RPC. Who asks on and on (PING) is left."""
+"""What may wait for a daemon that does not read: more than the windows of any RPC. Beyond it the connection is dropped, as
+answers to PING would grow without an end."""
 CLOSE_SECONDS = 1.0
 """For what is still to be sent; a daemon that reads takes no time."""
 

@@ -135,7 +135,7 @@ class CellProcesses:
     def halt(usage: Usage) -> None:
         """Stop what was measured just now, of a cell that is to be ended: who ends it waits behind all that runs.
 
-        By numbers, which the kernel gives in turn: one that was read a moment ago is nobody else's.
+        By numbers, which the kernel gives in turn: one that was read a moment ago is still the same process.
         """
         for member in usage.members:
             with contextlib.suppress(OSError):  # it has exited
