@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Generator
@@ -112,6 +113,11 @@ def test_the_exact_memory_of_what_has_exited_is_none() -> None:
     with builder("below(lambda: None)", 1) as pid:
         usage = measure([pid])
         assert usage.memory_bytes
+        child = os.pidfd_open(usage.members[0].pid)
+    try:  # it exits after its parent
+        assert select.select([child], [], [], 60)[0]
+    finally:
+        os.close(child)
     assert measure_exactly(usage).memory_bytes == 0
 
 
