@@ -22,7 +22,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,6 +272,34 @@ def pytest_collection_finish() -> None:
     """Take what the collection has made out of every search for garbage; the checks above make one for most tests."""
     gc.collect()
     gc.freeze()
+
+
+# The timeout of a test is an alarm that raises in it, once. A callback of a loop may swallow it; and after a failure there
+# is none, though a loop that was left in the middle may never end what the teardown waits for.
+ALARM_SECONDS = 10.0  # until an alarm that changed nothing comes again
+TEARDOWN_SECONDS_MAX = 60.0  # of a test that failed
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, object, object]:
+    """Repeat the alarm of a test."""
+    done = yield
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    if left:
+        signal.setitimer(signal.ITIMER_REAL, left, ALARM_SECONDS)
+    return done
+
+
+@pytest.hookimpl(trylast=True)  # pytest-timeout takes its own alarm away before
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Bound the teardown of a test that failed; pytest-timeout takes this alarm away at its end."""
+
+    def late(*_: object) -> None:
+        pytest.fail(f"the teardown of {node.nodeid} hangs")
+
+    if isinstance(node, pytest.Item) and hasattr(node, "cancel_timeout"):
+        signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, TEARDOWN_SECONDS_MAX, ALARM_SECONDS)
 
 
 class Running:

@@ -92,13 +92,52 @@ def teardown_module():
     subprocess.run(["pkill", "-P", str(os.getpid()), "sleep"])
 """
 
+HANGS = """
+import asyncio, time
+import conftest, pytest
+
+conftest.ALARM_SECONDS = 0.5
+conftest.TEARDOWN_SECONDS_MAX = 1.0
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1, method="signal")]
+
+@pytest.fixture
+async def resource():
+    yield
+    await asyncio.sleep(0)
+
+async def test_waits(resource):
+    await asyncio.Event().wait()
+
+async def test_swallows(resource):
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: None)
+    loop.call_soon(time.sleep, 1.2)  # the alarm raises here
+    await asyncio.Event().wait()
+
+def test_goes_on():
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_a_test_that_hangs_fails_and_the_next_one_runs(tmp_path: Path) -> None:
+    found = run_pytest(tmp_path, "test_hangs.py", HANGS)
+    assert "Timeout" in found["test_waits"]
+    assert "the teardown of test_hangs.py::test_waits hangs" in found["test_waits"]
+    assert "Timeout" in found["test_swallows"]
+    assert found["test_goes_on"] == ""
+
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What our conftest says about each test of LEAKS: its complaint, or nothing."""
-    place = tmp_path_factory.mktemp("leaks")
+    return run_pytest(tmp_path_factory.mktemp("leaks"), "test_leaks.py", LEAKS)
+
+
+def run_pytest(place: Path, name: str, tests: str) -> dict[str, str]:
+    """What is said about each test of a module below our conftest, or nothing."""
     shutil.copy(Path(__file__).with_name("conftest.py"), place)
-    (place / "test_leaks.py").write_text(LEAKS)
+    (place / name).write_text(tests)
     done = subprocess.run(
         [
             sys.executable,
@@ -108,7 +147,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             "-p",
             "no:cacheprovider",
             "--junitxml=report.xml",
-            "test_leaks.py",
+            name,
         ],
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
@@ -119,10 +158,11 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     )
     report = place / "report.xml"
     assert report.exists(), done.stdout + done.stderr
-    return {
-        case.attrib["name"]: "".join(complaint.text or "" for complaint in case)
-        for case in ET.parse(report).iter("testcase")  # noqa: S314 -- pytest wrote it a moment ago
-    }
+    said: dict[str, str] = {}
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314 -- pytest wrote it a moment ago
+        name = case.attrib["name"]  # there is one more of a test whose teardown fails as well
+        said[name] = said.get(name, "") + "".join(complaint.text or "" for complaint in case)
+    return said
 
 
 @pytest.mark.slow

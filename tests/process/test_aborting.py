@@ -302,12 +302,14 @@ async def test_a_call_is_stopped_by_cancelling_call_tool(daemon: RunningDaemon) 
     daemon.reload()
     there = {name: asyncio.Event() for name in TOOLS}
     tasks = [asyncio.create_task(call_tool(daemon, name, None, there[name])) for name in TOOLS]
-    for event in there.values():
-        await event.wait()
-    assert len(bearing(*MARKS)) == 2 * len(TOOLS)
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+    all_there = asyncio.gather(*(event.wait() for event in there.values()))
+    await asyncio.wait([all_there, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    ran, came = bearing(*MARKS), all_there.done()
+    for waiting in (all_there, *tasks):
+        waiting.cancel()
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert came, ends
+    assert len(ran) == 2 * len(TOOLS)
 
     assert_all_stopped(await outcomes_by_the_daemon(daemon, TOOLS), cause="client_gone")
     assert bearing(*MARKS) == []

@@ -34,12 +34,12 @@ PUBLISH_SECONDS = 0.25  # between two generations while files are being describe
 
 
 class Pin:
-    """A reference to a directory's catalog. It stays at its generation until `advance`."""
+    """A reference to a directory's catalog. It stays at its generation until `advance` or `subscribe`."""
 
     def __init__(self, watched: WatchedDirectory) -> None:
         self.watched = watched
         self.catalog = watched.catalog
-        self.on_change: Callable[[Catalog], object] | None = None
+        self.on_change: Callable[[Catalog], object] | None = None  # set by `subscribe`
 
     def __repr__(self) -> str:
         return f"<Pin {self.catalog.directory} generation {self.catalog.generation}>"
@@ -62,6 +62,11 @@ class Pin:
         """Move to the newest catalog."""
         self.catalog = self.watched.catalog
         return self.catalog
+
+    def subscribe(self, on_change: Callable[[Catalog], object]) -> Catalog:
+        """Move to the newest catalog, and call back with every one after it, so that none is missed in between."""
+        self.on_change = on_change
+        return self.advance()
 
     def close(self) -> None:
         """Release the directory, which is closed with its last pin. Idempotent."""

@@ -102,8 +102,10 @@ class CatalogRegistry:
         except BaseException:
             pin.close()
             raise
-        pin.advance()
-        pin.on_change = on_change
+        if on_change is None:
+            pin.advance()
+        else:
+            pin.subscribe(on_change)
         return pin
 
     async def refresh(self, directory: str, *, wait_seconds: float | None = None) -> Catalog:

@@ -129,7 +129,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self._lost: set[str] = set()
         self._linger: asyncio.TimerHandle | None = None
         self._shutdown: asyncio.Task[None] | None = None  # tells the tools that the session ends
-        pin.on_change = self._on_catalog
+        pin.subscribe(self._on_catalog)  # a catalog may have come since the pin was made
         if request.follow:
             daemon.watch.follow(self.directory)
 

@@ -23,6 +23,7 @@ from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.calls.request import Plan
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.describing.description import Description
+from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.hooks import Hook
 from toolcelld.cell.exit import CellExit
@@ -249,14 +250,13 @@ class Stage:
     # What sessions use of a daemon
 
     async def open(self, directory: str, **_: Any) -> Any:
-        return SimpleNamespace(
-            catalog=self.catalog,
-            scanned=(),
-            close=lambda: None,
-            want=_nothing,
-            advance=lambda: self.catalog,
-            on_change=None,
-        )
+        return Pin(cast("Any", self))
+
+    scanned = ()
+
+    def unpin(self, pin: Pin) -> None: ...
+
+    def want(self, path: str) -> None: ...
 
     def join(self, directory: str, project: Any) -> Any:
         self.joined += 1
