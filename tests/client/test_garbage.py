@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.garbage import garbage
 
 from toolcell.client import Kind, Session, connect
 
 from .scripted import daemon, echo
 
 pytestmark = pytest.mark.anyio
-
-
-def garbage() -> Counter[str]:
-    """Collect, and count what is found of ours by its type."""
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
-        gc.collect()
-        types: list[type[object]] = [type(found) for found in gc.garbage]
-        return Counter(kind.__qualname__ for kind in types if kind.__module__.startswith("toolcell"))
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
 
 
 async def awaited(session: Session) -> None:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -303,10 +304,11 @@ async def test_a_call_is_stopped_by_cancelling_call_tool(daemon: RunningDaemon) 
     there = {name: asyncio.Event() for name in TOOLS}
     tasks = [asyncio.create_task(call_tool(daemon, name, None, there[name])) for name in TOOLS]
     all_there = asyncio.gather(*(event.wait() for event in there.values()))
-    await asyncio.wait([all_there, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    waiting: list[asyncio.Future[Any]] = [all_there, *tasks]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     ran, came = bearing(*MARKS), all_there.done()
-    for waiting in (all_there, *tasks):
-        waiting.cancel()
+    for each in waiting:
+        each.cancel()
     ends = await asyncio.gather(*tasks, return_exceptions=True)
     assert came, ends
     assert len(ran) == 2 * len(TOOLS)

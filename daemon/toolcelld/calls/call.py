@@ -73,7 +73,7 @@ class Call(Machine[CallState, CallEvent]):
         self.accepted = time.monotonic()
         # The mutable state, beside that of the machine.
         self.plan: Plan | None = None  # None until its tool is known
-        self.run: Run | None = None  # None until a worker has it
+        self.run: Run | None = None  # while a worker has it, and until its outcome is told
         self.ending: Outcome | Refusal | None = None  # there is one exactly when the state is ENDED
         self._result = b""  # the beginning of its body
         self._result_bytes = 0
@@ -335,15 +335,25 @@ class Call(Machine[CallState, CallEvent]):
         self.note(text)
         self._arguments = b""
         if self.deadline is not None:
-            self.deadline.pause()
+            self.deadline.end()
         if self.run is not None:
             self.run.stop_clocks()
         if self._hooks is not None:
             self._hooks.cancel()
         if self._permission is not None:
-            self._permission.questions.close("the call has ended")
+            permission, self._permission = self._permission, None
+            permission.close()
         self.done.set_result(None)
         self.session.on_ended(self, sent)
+        self._free()
+
+    def _free(self) -> None:
+        """Let go of what holds this call, so that it needs no garbage collection; a busy daemon runs one rarely."""
+        if self.run is not None:
+            self.run.free()
+        self.run = self._lease = self._hooks = None
+        if isinstance(self.ending, Refusal):
+            self.ending.__traceback__ = None  # its frames hold the call
 
     def __repr__(self) -> str:
         story = ", ".join(self.events)

@@ -81,6 +81,11 @@ class Permission:
             json.dumps({"tool": tool.name, "path": tool.path, "rule": str(self._plan.ask)}).encode(),
         )
 
+    def close(self) -> None:
+        """Withdraw the question, and let go of it. Nothing is used after it."""
+        self.questions.close("the call has ended")
+        del self.questions
+
     def _answered(self, message: AnswerMessage | ReplyMessage, _: bytes) -> None:
         if isinstance(message, AnswerMessage) and message.allowed:
             self._decided(None)

@@ -219,6 +219,7 @@ class Questions:
         self._closed = message
         for ask_id in list(self._open):
             self._give_up(ask_id, message)
+        self._time.end()
 
     def _time_is_over(self) -> None:
         waited = f"its questions have waited {self._seconds_max:g} s for answers"

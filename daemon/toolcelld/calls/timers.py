@@ -50,6 +50,12 @@ class PausableTimer:
             self._timer = None
             self._remaining = max(0.0, self._remaining - (self._loop.time() - self._since))
 
+    def end(self) -> None:
+        """Stop for good, and keep nothing of who would have been called."""
+        self.pause()
+        self._remaining = None
+        self._expired = _nothing
+
     def _expire(self) -> None:
         self._timer = self._remaining = None
         self._expired()
@@ -84,6 +90,12 @@ class IdleTimer:
             self._timer.cancel()
             self._timer = None
 
+    def end(self) -> None:
+        """Stop for good, and keep nothing of who would have been called."""
+        self.pause()
+        self._seconds = None
+        self._expired = _nothing
+
     def _look(self) -> None:
         self._timer = None
         assert self._seconds is not None
@@ -112,9 +124,10 @@ class AbortEscalation:
         self._until = self._loop.time() + seconds
         self._wait(REMINDER_SECONDS)
 
-    def cancel(self) -> None:
-        """Stop the escalation."""
+    def end(self) -> None:
+        """Stop the escalation, and keep nothing of who would have been called."""
         self._timer.cancel()
+        self._resend_abort = self._over = _nothing
 
     def _wait(self, seconds: float) -> None:
         left = max(0.0, self._until - self._loop.time())
@@ -126,6 +139,10 @@ class AbortEscalation:
         else:
             self._resend_abort()
             self._wait(2 * waited)
+
+
+def _nothing() -> None:
+    """What a timer calls after its end."""
 
 
 class MessageAllowance:

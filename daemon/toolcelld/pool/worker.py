@@ -325,6 +325,11 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         """End the call: its listener receives nothing more."""
         self._listener = None
 
+    def forget(self, listener: Listener) -> None:
+        """Let go of the listener of a call that is over, unless another call has the worker by now."""
+        if self._listener is listener:
+            self._listener = None
+
     async def is_gone(self, seconds: float, *, end: bool = True) -> bool:
         """Wait until the process of the call has exited; return whether nothing of the call is left in the cell.
 

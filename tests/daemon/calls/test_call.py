@@ -182,6 +182,8 @@ class BrokenWorker:
         self.cell = self
         self.over = False
 
+    def forget(self, listener: Listener) -> None: ...
+
     def begin(self, tool: str, arguments: bytes, context: CallContext, listener: Listener) -> int:
         raise RuntimeError("a bug")
 

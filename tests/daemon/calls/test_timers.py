@@ -135,12 +135,12 @@ def test_a_grace_reminds_in_doubling_steps_and_is_over_once() -> None:
     on_a_loop(life)
 
 
-def test_a_grace_that_is_cancelled_says_nothing_more() -> None:
+def test_a_grace_that_is_ended_says_nothing_more() -> None:
     async def life(loop: JumpingLoop) -> None:
         told: list[str] = []
         grace = AbortEscalation(10, lambda: told.append("remind"), lambda: told.append("over"))
         await asyncio.sleep(0.02)
-        grace.cancel()
+        grace.end()
         await asyncio.sleep(100)
         assert told == ["remind"]
 

@@ -314,10 +314,6 @@ class Stage:
                 await line.rpc
 
 
-def _nothing(_: object) -> None:
-    """What a part does that no test is about."""
-
-
 def _nothing_moved(**_: object) -> tuple[()]:
     return ()
 
