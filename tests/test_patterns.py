@@ -81,6 +81,7 @@ def test_they_are_found() -> None:
     assert len(PATTERNS) > 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "flags", "methods"), [pytest.param(*rest, id=where) for where, *rest in PATTERNS]
 )

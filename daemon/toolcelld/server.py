@@ -9,14 +9,13 @@ they are stopped, and when every cell is empty the daemon is gone.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
 import signal
-import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, Final
 
 import grpc
@@ -39,6 +38,7 @@ from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Operator
 from toolcelld.runtime_directory import RuntimeDirectory
+from toolcelld.service_manager import ServiceManager
 from toolcelld.worker.zygote.launch import LaunchedZygote
 
 __all__ = ["SERVER_OPTIONS", "run"]
@@ -70,11 +70,6 @@ SERVER_OPTIONS: Final = (
     # A client that is stopped or debugged is no dead client; on a unix socket the kernel tells us of the dead.
     ("grpc.keepalive_time_ms", 2**31 - 1),
 )
-
-WATCHDOG_PARTS: Final = 3
-"""Signs of life within the time that the service manager allows; it advises two."""
-WATCHDOG_SECONDS_MIN: Final = 0.05
-WATCHDOG_DIGITS_MAX: Final = 15  # thirty years, in microseconds
 
 
 async def run(
@@ -114,7 +109,8 @@ async def run(
         if options.private:
             loop.add_reader(0, _watch_owner, daemon)
         try:
-            await _serve(daemon, TokenInterceptor(runtime_directory), on_serving)
+            with closing(ServiceManager(os.environ, os.getpid())) as manager:
+                await _serve(daemon, TokenInterceptor(runtime_directory), manager, on_serving)
         finally:
             for each in logging.getLogger().handlers:
                 each.removeFilter(flood)
@@ -128,7 +124,9 @@ def _note_signal(number: int) -> None:
     logger.warning("received signal %d, which has no effect here; SIGTERM stops the daemon", number)
 
 
-async def _serve(daemon: Daemon, access: TokenInterceptor, on_serving: Callable[[], None]) -> None:
+async def _serve(
+    daemon: Daemon, access: TokenInterceptor, manager: ServiceManager, on_serving: Callable[[], None]
+) -> None:
     """Bind, serve until the daemon is to stop, then drain."""
     async with daemon.opened():
         server = grpc.aio.server(interceptors=[access, Parser()], options=SERVER_OPTIONS)
@@ -143,14 +141,13 @@ async def _serve(daemon: Daemon, access: TokenInterceptor, on_serving: Callable[
         gc.collect()
         gc.freeze()
         daemon.fire(DaemonEvent.BOUND)
-        notify_systemd("READY=1", f"STATUS=Serving {daemon.socket}")
-        if seconds := watchdog_seconds(os.environ, os.getpid()):
-            _feed_watchdog(asyncio.get_running_loop(), seconds / WATCHDOG_PARTS)
+        manager.notify("READY=1", f"STATUS=Serving {daemon.socket}")
+        manager.feed_watchdog()
         on_serving()
         logger.info("toolcelld %s serves %s", toolcelld.version(), daemon.socket)
         await daemon.stopped()
         daemon.fire(DaemonEvent.DRAIN)
-        notify_systemd("STOPPING=1", "STATUS=Draining")
+        manager.notify("STOPPING=1", "STATUS=Draining")
         health.draining.set()
         await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
         await server.stop(grace=1)
@@ -212,37 +209,3 @@ def _watch_owner(daemon: Daemon) -> None:
     if not written:
         asyncio.get_running_loop().remove_reader(0)
         daemon.stop("its owner is gone")
-
-
-def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float:
-    """Return the time within which the service manager wants a sign of life; 0 for none. See sd_watchdog_enabled(3).
-
-    Args:
-        environment: The daemon's.
-        pid: The daemon's.
-    """
-    of = environment.get("WATCHDOG_PID", str(pid))
-    text = environment.get("WATCHDOG_USEC", "")
-    if of != str(pid) or not (text.isascii() and text.isdigit() and len(text) <= WATCHDOG_DIGITS_MAX):
-        return 0.0
-    return int(text) / 1_000_000
-
-
-def _feed_watchdog(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-    """Notify the service manager from the loop that serves: what keeps the loop from running keeps this from running."""
-    notify_systemd("WATCHDOG=1")
-    loop.call_later(max(seconds, WATCHDOG_SECONDS_MIN), _feed_watchdog, loop, seconds)
-
-
-def notify_systemd(*lines: str) -> None:
-    """Notify the service manager, if there is one; see sd_notify(3)."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    if address.startswith("@"):
-        address = "\0" + address[1:]
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager,
-        contextlib.suppress(OSError),
-    ):
-        manager.sendto("\n".join(lines).encode(), address)

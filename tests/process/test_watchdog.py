@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 import socket
+from contextlib import suppress
 
 import pytest
 from tests.daemons import RunningDaemon
 
-from toolcelld.server import watchdog_seconds
+from toolcelld.service_manager import watchdog_seconds
 
 
 @pytest.mark.parametrize(
@@ -37,4 +39,17 @@ def test_a_daemon_gives_signs_of_life_from_the_loop_that_serves(daemon: RunningD
         manager.bind(str(address))
         manager.settimeout(60)
         assert [manager.recv(4096) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+
+        # Not a descriptor more: that is no reason to be killed.
+        soft, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            manager.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    manager.recv(4096)  # what it had sent before
+            manager.settimeout(60)
+            assert [manager.recv(4096) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+        finally:
+            resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (soft, hard))
     address.unlink()

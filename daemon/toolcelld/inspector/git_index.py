@@ -10,11 +10,11 @@ from typing import Final
 __all__ = ["gitlinks"]
 
 HEADER: Final = struct.Struct(">4sII")  # the signature, the version, the number of entries
-MODE_OFFSET: Final = 24
+MODE: Final = slice(24, 28)
 HASH_OFFSET: Final = 40
-GITLINK: Final = 0o160000
-EXTENDED: Final = 0x4000
-"""Of the flags: two more bytes of them follow."""
+GITLINK: Final = (0o160000).to_bytes(4, "big")
+EXTENDED: Final = 0x40
+"""Of the first byte of the flags: two more bytes of them follow."""
 HASHES: Final = {20: hashlib.sha1, 32: hashlib.sha256}
 """The index does not say which one it has, and ends with that of what is before it, or with zeros."""
 NUMBER_BYTES_MAX: Final = 5
@@ -36,32 +36,36 @@ def gitlinks(raw: bytes) -> Iterator[bytes]:
 
 
 def _entries(raw: bytes, version: int, count: int, hash_bytes: int) -> Iterator[bytes]:
-    position, name = HEADER.size, b""
+    find, compressed = raw.find, version == 4
     fixed = HASH_OFFSET + hash_bytes + 2
+    position, name = HEADER.size, b""
     for _ in range(count):
         start = position + fixed
         if start > len(raw):
             return
-        mode = int.from_bytes(raw[position + MODE_OFFSET : position + MODE_OFFSET + 4], "big")
-        if int.from_bytes(raw[start - 2 : start], "big") & EXTENDED:
+        if raw[start - 2] & EXTENDED:
             start += 2
         kept = 0
-        if version == 4:  # so many bytes of the name before are left out
+        if compressed:  # so many bytes of the name before are left out
             left_out, start = _number(raw, start)
             kept = len(name) - left_out
-        end = raw.find(b"\0", start, start + NAME_BYTES_MAX + 1)
+        end = find(b"\0", start, start + NAME_BYTES_MAX + 1)
         if end < 0 or kept < 0:
             return
-        name = name[:kept] + raw[start:end]
-        if len(name) > NAME_BYTES_MAX:
-            return
-        if mode == GITLINK:
-            yield name
-        position = end + 1 if version == 4 else position + (end - position + 8) // 8 * 8
+        is_link = raw[position + MODE.start : position + MODE.stop] == GITLINK
+        if compressed or is_link:
+            name = name[:kept] + raw[start:end]
+            if len(name) > NAME_BYTES_MAX:
+                return
+            if is_link:
+                yield name
+        position = end + 1 if compressed else position + (end - position + 8 & -8)
 
 
 def _number(raw: bytes, position: int) -> tuple[int, int]:
     """Return a number as git packs offsets, and where it ends; one that is too long or cut leaves nothing of a name."""
+    if position < len(raw) and raw[position] < 128:  # most are short
+        return raw[position], position + 1
     value = -1
     for byte in raw[position : position + NUMBER_BYTES_MAX]:
         value = (value + 1) << 7 | byte & 127
