@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Final, cast
 
+from toolcell._file_kinds import PYTHON
 from toolcelld.files.paths import is_below
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
@@ -85,10 +86,8 @@ def _of_entry_point(point: metadata.EntryPoint) -> PackagedTool:
     own = [str(distribution.locate_file(""))] if distribution is not None else []
     for place in (*own, *filter(None, sys.path)):  # an editable package lies elsewhere
         path = os.path.abspath(os.path.join(place, stem))
-        if os.path.isfile(f"{path}.py"):
-            return PackagedTool(f"{path}.py", origin)
-        if os.path.isfile(os.path.join(path, "__init__.py")):
-            return PackagedTool(path, origin)
+        if (file := next(filter(os.path.isfile, PYTHON.files_of(path)), None)) is not None:
+            return PackagedTool(path if file in PYTHON.packages_in(path) else file, origin)
     return PackagedTool(point.name, origin, f"there is no module {module}")
 
 
@@ -124,8 +123,8 @@ def _of_manifest(manifest: str, package: str, said: object) -> Iterator[Packaged
         elif not os.path.exists(path):
             yield PackagedTool(manifest, manifest, f"there is no {one[:100]!r}")
         else:
-            is_package = os.path.isfile(os.path.join(path, "__init__.py"))
-            yield PackagedTool(path, manifest, has_many=os.path.isdir(path) and not is_package)
+            is_one = any(map(os.path.isfile, PYTHON.packages_in(path)))
+            yield PackagedTool(path, manifest, has_many=os.path.isdir(path) and not is_one)
 
 
 def _packages(above: str) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from toolcell import _paths
+from toolcell._file_kinds import kind_of
 from toolcelld.catalog.discovery.flavours import makes_project, project_of, project_places, user_places
 from toolcelld.catalog.discovery.packaged import packaged_tools
 from toolcelld.config.load import Config, ConfigError
@@ -18,10 +19,9 @@ from toolcelld.files.owners import walk
 from toolcelld.files.paths import is_below
 
 __all__ = [
-    "BUILTIN", "PLUGIN_SUFFIX", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",
+    "BUILTIN", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",
 ]  # fmt: skip
 
-PLUGIN_SUFFIX = ".json"
 PROJECT = "project"
 """The only source that is not the user's own."""
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
@@ -241,7 +241,8 @@ def _source_of(path: str, sources: Sequence[Source]) -> Source:
     """Return a source for a single file, with the settings of the source that contains it, else of the first source."""
     directory, name = os.path.split(path)
     home = next((source for source in sources if directory in source.places), sources[0])
-    is_plugin = name.endswith(PLUGIN_SUFFIX)
+    kind = kind_of(name)
+    is_plugin = kind is not None and kind.place == "plugins"
     return replace(
         home,
         directories=() if is_plugin else (directory,),
