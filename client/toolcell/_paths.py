@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket as sockets
+from collections.abc import Iterable
 
 __all__ = [
     "agent_token_path",
@@ -89,8 +90,12 @@ def _absolute(name: str) -> str:
     return path if os.path.isabs(path) else ""
 
 
-def plugin_directories() -> list[str]:
-    """Return the directories of the user's plugin files; `$TOOLCELL_PLUGINS` replaces them, as a list like `$PATH`."""
+def plugin_directories(others: Iterable[str] = ()) -> list[str]:
+    """Return the directories of the user's plugin files; `$TOOLCELL_PLUGINS` replaces them, as a list like `$PATH`.
+
+    Args:
+        others: Those of other systems, which come after our own. Default: none.
+    """
     if chosen := os.environ.get("TOOLCELL_PLUGINS"):
         return [os.path.abspath(directory) for directory in chosen.split(os.pathsep) if directory]
-    return [os.path.join(config_home(), "toolcell", "plugins"), os.path.expanduser("~/.config/aynd/tools")]
+    return [os.path.join(config_home(), "toolcell", "plugins"), *others]

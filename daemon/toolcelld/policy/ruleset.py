@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.discovery.flavours import FLAVOURS, project_places
 from toolcelld.catalog.discovery.sources import (
     PROJECT,
     Source,
@@ -35,6 +34,7 @@ from toolcelld.config.schema import LimitKeys
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import is_below
+from toolcelld.flavours import FLAVOURS, MARKERS, project_places
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.interpreters import interpreter_of, missing_module, requirements_of
 from toolcelld.policy.profiles import (
@@ -200,7 +200,7 @@ class Ruleset:
         tools += [
             os.path.join(trusted, place)
             for trusted in self.trusts.by_directory
-            for place in (".toolcell", ".atomic", *project_places())
+            for place in (*MARKERS, *project_places())
         ]
         return find_project(
             directory,

@@ -18,6 +18,7 @@ from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo, shown_path
 from toolcelld.catalog.discovery.sources import BUILTIN
 from toolcelld.catalog.permissions import rule_for
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.flavours import reads_files
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import Permit, switched_off
 from toolcelld.sessions.project_watch import ProjectWatch
@@ -31,8 +32,6 @@ __all__ = ["Admission", "check_ancestors", "disabled_tools", "find_tool"]
 
 ANCESTORS_MAX: Final = 4
 """The longest chain of calls that start calls."""
-AGENTS_THAT_READ: Final = ("claude", "codex", "copilot", "cursor", "opencode")
-"""Parts of the names of agents that have a tool of their own to read files."""
 OF_TRUST: Final = frozenset({RefusalReason.UNTRUSTED, RefusalReason.NEEDS_GRANT})
 """Refusals that a decision of trust would have prevented."""
 READER: Final = "file-reader"
@@ -61,7 +60,7 @@ class Admission:
         self._project = watch.project
         self._allow = allow
         self._deny = deny
-        self._has_reader = any(name in agent.lower() for name in AGENTS_THAT_READ)
+        self._has_reader = reads_files(agent)
         self._ruleset = daemon.ruleset
         self._generation: int = 0
         self._plans: dict[str, Plan] = {}

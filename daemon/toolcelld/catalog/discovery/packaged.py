@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Final, cast
@@ -21,13 +21,12 @@ from typing import Any, Final, cast
 from toolcell._file_kinds import PYTHON
 from toolcelld.files.paths import is_below
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
+from toolcelld.flavours import Flavour, used
 
 __all__ = ["GROUP", "PackagedTool", "packaged_tools"]
 
 GROUP: Final = "toolcell.tools"
 """Of the entry points."""
-MANIFEST_KEYS: Final = ("omp", "pi")
-"""Of package.json, in the order in which they are looked for."""
 MANIFEST_BYTES_MAX: Final = 256 * 1024
 PLUGINS_MAX: Final = 500
 TOOLS_MAX: Final = 500
@@ -53,13 +52,13 @@ class PackagedTool:
     has_many: bool = False
 
 
-def packaged_tools(*, plugins: bool) -> tuple[PackagedTool, ...]:
+def packaged_tools(flavours: Collection[str]) -> tuple[PackagedTool, ...]:
     """Return what installed packages bring. Blocks on the file system.
 
     Args:
-        plugins: Whether to look for plugins of oh-my-pi.
+        flavours: The systems whose packages are looked for, beside Python's distributions.
     """
-    return (*_of_entry_points(), *(_of_plugins() if plugins else ()))
+    return (*_of_entry_points(), *(tool for flavour in used(flavours) for tool in _of_packages(flavour)))
 
 
 def _of_entry_points() -> tuple[PackagedTool, ...]:
@@ -91,8 +90,11 @@ def _of_entry_point(point: metadata.EntryPoint) -> PackagedTool:
     return PackagedTool(point.name, origin, f"there is no module {module}")
 
 
-def _of_plugins() -> Iterator[PackagedTool]:
-    above = os.path.expanduser("~/.omp/plugins/node_modules")
+def _of_packages(flavour: Flavour) -> Iterator[PackagedTool]:
+    """Yield those of the npm packages that are installed for a system."""
+    if not flavour.packages:
+        return
+    above = os.path.join(os.path.expanduser("~"), flavour.packages)
     for package in _packages(above)[:PLUGINS_MAX]:
         manifest = os.path.join(package, "package.json")
         try:
@@ -102,12 +104,12 @@ def _of_plugins() -> Iterator[PackagedTool]:
         except (OSError, ValueError, RecursionError, NotRegularError, TooLargeError) as error:
             yield PackagedTool(manifest, manifest, f"cannot be read: {str(error)[:200]}")
             continue
-        yield from _of_manifest(manifest, package, said)
+        yield from _of_manifest(manifest, package, said, flavour.manifest_keys)
 
 
-def _of_manifest(manifest: str, package: str, said: object) -> Iterator[PackagedTool]:
+def _of_manifest(manifest: str, package: str, said: object, keys: Sequence[str]) -> Iterator[PackagedTool]:
     sections = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-    found = (sections[key] for key in MANIFEST_KEYS if isinstance(sections.get(key), dict))
+    found = (sections[key] for key in keys if isinstance(sections.get(key), dict))
     tools: object = next(found, cast("dict[str, object]", {})).get("tools")
     if tools is None:
         return  # a plugin of another kind

@@ -30,10 +30,10 @@ from toolcelld.config.schema import (
     Isolation,
     Keep,
     LimitKeys,
-    Notice,
     ProfileSection,
     ToolSection,
 )
+from toolcelld.flavours import Notice
 from toolcelld.sandbox.policy import Enclosure
 
 __all__ = [
