@@ -217,8 +217,8 @@ class Ruleset:
     def describing(self, file: ToolFile) -> CellSpec:
         """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.
 
-        The needs of its tools are not known yet: it gets every secret that they might be given, and of those that
-        cannot be read none. To describe a file is to run it, so with trust = "ask" an untrusted one is not described.
+        The needs of its tools are not known yet: it gets every secret that they may be granted; a secret that cannot
+        be read is left out. Describing a file runs it, so with trust = "ask" an untrusted one is not described.
         Raises `Refusal`.
         """
         standing = Standing.FULL

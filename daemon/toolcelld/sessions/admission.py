@@ -146,7 +146,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _outdated(catalog: Catalog, tool: ToolInfo, directory: str) -> tuple[str, ...]:
-    """Return what the model reads beside a result where a tool is not run as it was saved last."""
+    """Return the note for the results of a tool whose last version is not the one that is run; empty for others."""
     cause = catalog.outdated.get(tool.path)
     if cause is None:
         return ()
@@ -156,7 +156,7 @@ def _outdated(catalog: Catalog, tool: ToolInfo, directory: str) -> tuple[str, ..
 
 
 def _redefined(tool: ToolInfo) -> str:
-    """Return what the model reads beside arguments that are not valid, where it may know other parameters."""
+    """Return the note for invalid arguments of a tool whose parameters have changed, with its current schema."""
     schema = tool.input_schema.decode()
     if len(schema) > SCHEMA_LETTERS_MAX:
         schema = schema[:SCHEMA_LETTERS_MAX] + "…"

@@ -168,12 +168,12 @@ def _rewritten(plan: Plan, found: object, outcome: Outcome, body: bytes) -> tupl
         plan.settings.notice,
     )
     if encoded is None or len(from_json(encoded)["content"]) != len(content):
-        raise HookFailed("it returned content that is none")
+        raise HookFailed("it returned content that is not a list of content blocks")
     outcome = _with_status(values, outcome, _text(content))
     if "metadata" in values:
         metadata = _json(cast("Any", values["metadata"])) if isinstance(values["metadata"], dict) else b""
         if not 0 < len(metadata) <= METADATA_BYTES_MAX:
-            raise HookFailed("it returned metadata that are no object, or too large")
+            raise HookFailed("it returned metadata that is not an object, or is too large")
         outcome = outcome._replace(metadata=metadata)
     return outcome, encoded
 
@@ -181,11 +181,11 @@ def _rewritten(plan: Plan, found: object, outcome: Outcome, body: bytes) -> tupl
 def _content(values: dict[str, Any], before: Sequence[Any]) -> list[Any]:
     if "text" in values:
         if not isinstance(values["text"], str) or "content" in values:
-            raise HookFailed("it returned a text that is none, or content beside it")
+            raise HookFailed("it returned a text that is not a string, or both text and content")
         return [{"type": "text", "text": values["text"]}]
     content: object = values.get("content", before)
     if not isinstance(content, list):
-        raise HookFailed("it returned content that is no list")
+        raise HookFailed("it returned content that is not a list")
     return content  # pyright: ignore[reportUnknownVariableType]  # of JSON
 
 
