@@ -1,8 +1,8 @@
 """What hooks do to a call: `before` changes its arguments or refuses it, `after` rewrites its outcome.
 
-Hooks run in the order of the configuration, each with what the one before it has left; the first refusal ends that.
-A hook that fails is no hook that agrees: without a working `before` the call is refused, and without a working `after`
-its result is withheld, because it may be there to remove something.
+Hooks run in the order of the configuration, each on the result of the one before it; the first refusal ends that.
+A failing hook does not count as consent: if a `before` fails, the call is refused, and if an `after` fails, the result is
+withheld, because the hook may be there to remove something.
 
 The hooks get one value of the arguments, and the tool gets that value encoded again, so that no two parsers can read
 different things in the same bytes. The worker of the tool validates changed arguments as any others.
@@ -31,7 +31,7 @@ __all__ = ["after", "before"]
 REWRITTEN: Final = frozenset({"text", "content", "details", "metadata", "message", "status"})
 """What `after` may return of an outcome."""
 SAID_BY_TOOL: Final = frozenset({Kind.OK, Kind.TOOL_ERROR, Kind.INVALID_ARGUMENTS, Kind.DENIED})
-"""The kinds that `after` may change; that a call was stopped, or has crashed, stays true."""
+"""The kinds that `after` may change; it cannot change that a call was stopped or crashed."""
 
 
 async def before(call: Call, plan: Plan, arguments: bytes) -> bytes | Outcome | Refusal:
@@ -215,7 +215,7 @@ def _text(content: Sequence[Any]) -> str:
 
 
 def _withheld(outcome: Outcome, message: str) -> Outcome:
-    """Return the outcome without anything that the tool has said."""
+    """Return the outcome without anything that comes from the tool."""
     if outcome.kind in SAID_BY_TOOL:
         outcome = outcome._replace(
             kind=Kind.TOOL_ERROR,
