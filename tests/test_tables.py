@@ -6,14 +6,17 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, cast, get_args
 
 import pytest
 
-from toolcell import _file_kinds
+from toolcell import _file_kinds, tool
+from toolcell._authoring.discover import Exports, exports
 from toolcell._file_kinds import KINDS, Loader, is_package, kind_of, tool_stem
+from toolcelld.catalog.discovery import scan as scanning
+from toolcelld.catalog.discovery.sources import Source
 from toolcelld.flavours import AGENTS_THAT_READ, FLAVOURS, NOTICES, FlavourName, Notice
-from toolcelld.worker.loading.loader import LOADERS
+from toolcelld.worker.loading.loader import LOADERS, ToolSource, load
 
 ROOT: Final = Path(__file__).parent.parent
 CLIENT: Final = ROOT / "client" / "toolcell"
@@ -113,6 +116,33 @@ def test_every_kind_knows_its_own_files(kind: object) -> None:
 
 def test_every_loader_is_a_module_of_the_worker_or_an_engine() -> None:
     assert {*LOADERS, "engine"} == set(get_args(Loader)) == {kind.loader for kind in KINDS}
+
+
+def test_a_new_kind_is_an_entry_and_a_loader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def load_text(source: ToolSource, describe: bool, _: tuple[str, str]) -> Exports:
+        def greet(name: str) -> str:
+            return source.content.decode().format(name=name)
+
+        return exports({"greet": tool(greet)}, source.stem, describe=describe)
+
+    loader = cast("Loader", "text")
+    kind = _file_kinds.FileKind("text", (".txt",), loader, package="tool")
+    monkeypatch.setattr(scanning, "KINDS", (*KINDS, kind))
+    monkeypatch.setitem(_file_kinds.BY_SUFFIX, kind.suffix, kind)
+    monkeypatch.setitem(cast("dict[Loader, object]", LOADERS), loader, load_text)
+    for name in ("one.txt", "two/tool.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("Hello {name}")
+    found = scanning.scan((Source("here", "here", (str(tmp_path),)),), str(tmp_path)).files
+    assert [(file.stem, is_package(file.path)) for file in found] == [("one", False), ("two", True)]
+    loaded = [
+        load(
+            ToolSource(file.path, file.stem, file.directory, is_package(file.path), file.content),
+            describe=True,
+        )
+        for file in found
+    ]
+    assert [export.name for one in loaded for export in one.tools] == ["one_greet", "two_greet"]
 
 
 def test_the_tests_of_a_kind_without_a_runner_are_not_looked_for(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 `KINDS` has one entry for each kind. The daemon, its workers and the command ask the entry; no other module compares a
 suffix, and a test holds that. The same module has what the name of a file says: `kind_of`, `tool_stem`, `is_test`.
 
-A new kind is one entry, and one module that turns a file of it into tools. Which module that is, `loader` says:
+A new kind is one entry, and one module that turns a file of it into tools, which `LOADERS` of `toolcelld.worker.loading.loader`
+has by the name in `loader`:
 
     module   the worker runs the file as a Python module: `toolcelld.worker.loading.loader`
     plugin   the worker reads the file, which has no code: `toolcell._plugins.load`, called by the same module
@@ -111,7 +112,7 @@ PLUGIN: Final = FileKind(
 
 KINDS: Final = (PYTHON, TYPESCRIPT, JAVASCRIPT, PLUGIN)
 """In the order in which an entry of a directory is tried."""
-_BY_SUFFIX: Final = {suffix: kind for kind in KINDS for suffix in kind.suffixes}
+BY_SUFFIX: Final = {suffix: kind for kind in KINDS for suffix in kind.suffixes}
 _SUFFIXES_OF_TOOLS: Final = tuple(
     suffix for kind in KINDS if kind.place == "tools" for suffix in kind.suffixes
 )
@@ -119,7 +120,7 @@ _SUFFIXES_OF_TOOLS: Final = tuple(
 
 def kind_of(path: str) -> FileKind | None:
     """Return the kind of a tool file by its name; None for other names."""
-    return _BY_SUFFIX.get(os.path.splitext(path)[1])
+    return BY_SUFFIX.get(os.path.splitext(path)[1])
 
 
 def needs_engine(path: str) -> bool:

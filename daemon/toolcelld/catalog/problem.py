@@ -25,7 +25,10 @@ NAMES_SHOWN_MAX: Final = 3
 NOT_RUN_MAX: Final = 100
 """Problems about files of other languages in one directory: more of them say nothing new."""
 SHOWN: Final = listed(
-    [*PYTHON.files_of("NAME"), *(f"NAME{kind.suffix}" for kind in KINDS if kind.needs_engine)]
+    [
+        *PYTHON.files_of("NAME"),
+        *(f"NAME{kind.suffix}" for kind in KINDS if kind is not PYTHON and kind.place == "tools"),
+    ]
 )
 """The names of tool files, for who has none."""
 
