@@ -226,9 +226,9 @@ async def files_of_a_catalog(_: asyncio.TaskGroup, place: Path, patch: pytest.Mo
 async def installed_packages(_: asyncio.TaskGroup, __: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(packaged, "_entry_points", {})
     patch.setattr(metadata, "entry_points", Faulty(no_entry_points, times=1))
-    (tool,) = packaged.packaged_tools(plugins=False)
+    (tool,) = packaged.packaged_tools(())
     assert "cannot be read" in tool.problem
-    assert packaged.packaged_tools(plugins=False) == ()
+    assert packaged.packaged_tools(()) == ()
 
 
 async def cell_of_a_description(_: asyncio.TaskGroup, __: Path, ___: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,9 @@ def missing(page: str) -> list[str]:
         if not file.exists():
             found.append(written)
         elif not all(
-            re.search(rf"^ *(?:async )?(?:class|def) {name}\b", read(file), re.MULTILINE)
+            re.search(
+                rf"^ *(?:(?:async )?(?:class|def) {name}\b|{name}\b(?=: | = ))", read(file), re.MULTILINE
+            )
             for name in names.split(".")
             if name
         ):

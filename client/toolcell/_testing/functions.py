@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
+from toolcell._file_kinds import tool_stem
 from toolcell._results.errors import Aborted
 from toolcell._testing.tally import Tally
 
@@ -50,7 +51,7 @@ def _loaded(path: str) -> ModuleType:
         sys.path.append(directory)  # behind everything else, so that a helper hides no module of a library
     with open(path, "rb") as file:
         content = file.read()
-    module = ModuleType(name.removesuffix(".py"))
+    module = ModuleType(tool_stem(name))
     module.__file__ = path
     sys.modules[module.__name__] = module
     exec(compile(content, path, "exec", dont_inherit=True), vars(module))

@@ -3,11 +3,11 @@
     with connect(directory=".") as session:
         print(session.call("lint", {"file_path": "app.py"}, on_event=print).text)
 
-The session lives on the event loop of an anyio portal, in a thread of its own that ends with the session. A call is an
-errand: a task on that loop, for which the calling thread waits. Meanwhile the thread runs what the errand hands over,
-so that `on_event` and `ask` run where the tool was called, and Ctrl-C and their exceptions belong.
+The session lives on the event loop of an anyio portal, in a thread of its own that ends with the session. A call runs as
+a task on that loop, an errand, and the calling thread waits for it. Meanwhile this thread runs `on_event` and `ask`, which
+the errand hands over, so that Ctrl-C and exceptions of theirs are raised where the tool was called.
 
-An interrupted wait cancels the errand once and goes on until it has ended; a second interrupt does not wait. The task
+An interrupted wait cancels the errand once and continues until it has ended; a second interrupt does not wait. The task
 is cancelled directly, because a cancelled anyio scope cancels every further wait too, also the one for the tool to
 stop. The queue that wakes the caller is one lock in C, which an interrupt cannot leave half taken.
 """
@@ -62,7 +62,7 @@ class Session:
 
     @property
     def id(self) -> str:
-        """Its name, given by the daemon; another one after the daemon was restarted."""
+        """Its id, given by the daemon; it changes when the daemon restarts."""
         return self._stay.session.id
 
     @property

@@ -71,7 +71,7 @@ class Call(Machine[CallState, CallEvent]):
         self.session = session
         self.accepted_at = time.time()
         self.accepted = time.monotonic()
-        # The mutable state, beside that of the machine.
+        # The mutable state, in addition to that of the machine.
         self.plan: Plan | None = None  # None until its tool is known
         self.run: Run | None = None  # while a worker has it, and until its outcome is told
         self.ending: Outcome | Refusal | None = None  # there is one exactly when the state is ENDED
@@ -138,7 +138,7 @@ class Call(Machine[CallState, CallEvent]):
     def start(self, plan: Plan) -> None:
         """Run at once if a place and an idle worker are free; otherwise wait in the pool's queue.
 
-        Its hooks are run before, and then a person is asked where a permission rule says so.
+        The hooks run first; then a person is asked, if a permission rule requires it.
         """
         self.plan = plan
         if plan.hooks:
@@ -254,7 +254,7 @@ class Call(Machine[CallState, CallEvent]):
         return Refusal(RefusalReason.BROKEN_TOOL, message)
 
     def prepare(self, text: str) -> None:
-        """Stop the clocks of a call that waits for the packages of its tool, and tell its client.
+        """Stop the clocks of a call that waits for the packages of its tool, and notify its client.
 
         Args:
             text: What is done; empty when it is done, which starts the clocks again.
@@ -313,12 +313,12 @@ class Call(Machine[CallState, CallEvent]):
             self.end(CallEvent.FAILED, outcome.failed(message, ran=self.run is not None))
 
     def end(self, event: CallEvent, ending: Outcome | Refusal, body: bytes = EMPTY_BODY) -> None:
-        """Assign the ending, here and nowhere else, together with the state ENDED; then tell it.
+        """Assign the ending, here and nowhere else, together with the state ENDED; then send it.
 
         Args:
             event: what leads to ENDED.
             ending: the outcome, or the refusal of a call that no worker had.
-            body: of the result, as JSON; it is told and not kept.
+            body: of the result, as JSON; it is sent and not kept.
         """
         sent: tuple[events.Event, ...]
         if isinstance(ending, Refusal):

@@ -76,11 +76,11 @@ class OutputCollector:
     """Receives everything that a worker sends for one call.
 
     Args:
-        run: The run of the call; it is told of each sign of the tool, and when the worker has reported or is gone.
+        run: The run of the call; it is notified of all activity of the tool, and when the worker has reported or has died.
         sequence: The number of the call in its worker.
     """
 
-    # Most calls send a result and nothing else, so that these stay as they are; the containers are each call's own.
+    # Defaults of the class, as most calls send a result and nothing else; the containers are each call's own.
     report: Report | None = None
     death: CellExit | None = None
     broken = ""
@@ -193,7 +193,7 @@ class OutputCollector:
     def _feed(self, reader: ResultReader, payload: bytes) -> None:
         waits = reader.feed(payload)
         if "result" in self._writing:
-            return  # what was read together with the frame that began it; the writing goes on below
+            return  # read together with the frame that began it; `_write_result` continues
         if waits:
             self._cell.channel.pause()
             self._writing.add("result")

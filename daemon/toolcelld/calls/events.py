@@ -1,4 +1,4 @@
-"""What a session tells its client, as values. The edge encodes them; nothing else knows the wire.
+"""The events that a session sends to its client, as values; `rpc.messages.encoding` alone knows their encoding.
 
 `droppable` events may be discarded when the client does not read them; one gap event counts them. `urgent` events
 wake the writer at once; the others wait a few milliseconds, so that all events of a quick call are one message.
@@ -20,7 +20,7 @@ __all__ = ["MESSAGE_BYTES", "PART_BYTES", "Accepted", "Asked", "CatalogChanged",
 
 @dataclass(slots=True, kw_only=True)
 class Event:
-    """Something to tell. `number` is given when it is first sent."""
+    """An event of a session. `number` is assigned when it is first sent."""
 
     droppable: ClassVar[bool] = False
     urgent: ClassVar[bool] = False
@@ -28,7 +28,7 @@ class Event:
     time: float = field(default_factory=time.time)
     call_id: str = ""
     size_bytes: int = field(init=False, default=64, repr=False, compare=False)
-    """About what it takes on the wire; measured when it is made, and again by who changes it."""
+    """About its size on the wire; measured when it is made, and again by code that changes it."""
 
     def __post_init__(self) -> None:
         self.measure()
@@ -50,7 +50,7 @@ class Started(Event):
 
 @dataclass(slots=True)
 class Update(Event):
-    """The partial result so far; `more` says that chunks follow."""
+    """The partial result so far; with `more`, chunks follow."""
 
     droppable = True
     body: bytes
@@ -118,7 +118,7 @@ class Requested(Event):
 
 @dataclass(slots=True)
 class Ended(Event):
-    """The call's outcome; `body` is the first part of its result, and `more` says that chunks follow."""
+    """The call's outcome; `body` is the first part of its result; with `more`, chunks follow."""
 
     urgent = True
     outcome: Outcome
@@ -181,7 +181,7 @@ PUBLISHED_BYTES: Final = 40 * 1024
 
 
 def published(catalog: Catalog, *, answers: bool = False) -> list[Published]:
-    """The catalog in parts; `answers` says that they answer a Refresh."""
+    """The catalog in parts; with `answers` they answer a Refresh."""
     parts: list[Published] = []
     start = size = 0
     tools = list(catalog.tools.values())

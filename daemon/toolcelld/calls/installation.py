@@ -123,7 +123,7 @@ class Installations:
         """Return the lock file to install from, and the program that does: the first whose program is there.
 
         Raises:
-            PackagesError: There is no program for any.
+            PackagesError: There is no program for any of the lock files.
         """
         paths = self._host_paths()
         path = paths.environment.get("PATH", os.defpath)
@@ -141,7 +141,7 @@ class Installations:
         return os.path.isdir(os.path.join(self._host_paths().packages, manifest.key(lock)))
 
     async def install(self, manifest: Manifest, lock: Lock, manager: Manager) -> None:
-        """Install what a lock file says, unless it is there. When cancelled, the cell is ended and nothing is left.
+        """Install the packages of a lock file, unless they are installed. When cancelled, the cell is ended and nothing is left.
 
         Raises:
             PackagesError: It cannot be installed.

@@ -1,19 +1,19 @@
 """Polls the use of running calls and stops those that exceed a limit.
 
-One timer serves all calls. It is wound when a worker gets a call and runs out when nothing runs any
-more, so a call that ends before the first look has cost one test of an attribute. Each look reads
-every busy cell's processes (see `usage`); the next one waits ten times as long as the last one
-worked, so that looking never takes more than a tenth of the daemon. Work is processor time: on a busy
-machine a look stands still most of the time, and what it looks at may not.
+One timer serves all calls. It is started when a worker gets a call and not restarted when no call runs,
+so a call that ends before the first poll costs one test of an attribute. Each poll reads the processes
+of every busy cell (see `usage`); the next one waits ten times as long as the last one worked, so that
+polling never takes more than a tenth of the daemon. Work is processor time: on a busy machine a poll is
+suspended most of the time, and the processes that it reads may not be.
 
-A look never waits for a tool: exact memory, which a tool can delay, is read in a thread (see `usage`).
+A poll never waits for a tool: exact memory, which a tool can delay, is read in a thread (see `usage`).
 
-Memory and processes are stopped at once: what is growing would grow on during a grace. The other
-limits are stopped like a time-out. Where there are control groups the kernel holds memory and
-processes more tightly than any look can; the meter then still says who used it.
+A call over a limit of memory or processes is stopped without a grace, in which it would grow further.
+The other limits stop it as a timeout does. With control groups the kernel limits memory and processes more tightly
+than polling can; the monitor then still records which call used them.
 
 What it cannot see: memory that is in no process's pages (a file in a memory file system that no process
-maps), and processes that come and go between two looks.
+maps), and processes that start and exit between two polls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The question whether a call may run, where a permission rule says "ask".
 
-It is put before the call waits for a worker, on the road of the questions that tools ask: to the client, which shows
-it to a person, and within the same time. Without a client that answers questions the call is refused.
+It is asked before the call waits for a worker, in the way of the questions that tools ask: it is sent to the client,
+which shows it to a person, and has the same time limit. Without a client that answers questions the call is refused.
 
 The answer "always" holds for the tool until the session ends. A tool cannot give it to itself: its own questions are
 remembered under its name, and those of rules under a name that no tool can have.
@@ -118,4 +118,4 @@ def _shown(arguments: bytes) -> str:
     if len(arguments) <= READ_BYTES_MAX:
         with contextlib.suppress(ValueError, RecursionError):
             return json.dumps(from_json(arguments), ensure_ascii=False)
-    return arguments.decode(errors="replace")  # the worker refuses what is no JSON
+    return arguments.decode(errors="replace")  # the worker refuses invalid JSON

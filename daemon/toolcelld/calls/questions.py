@@ -5,8 +5,8 @@ remembered for the session: the same tool, permission and patterns are not asked
 A request goes to the client if it offers the service. Both count together, and each gets its one
 answer, also when the call is stopped or the client does not return: the worker relies on it.
 
-The timers of the call stand still while a question is open, so a timer of its own bounds the time in which questions of one
-call are open, together: `[max] timeout`. A tool that leaves one open works on for so long, and no longer.
+While a question is open the timers of the call are paused, so another timer bounds the time in which questions of one call
+are open, together: `[max] timeout`. A tool that leaves a question open cannot run for longer than that.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Questions:
         self._time = PausableTimer(self._seconds_max, self._time_is_over)
         self._open: dict[int, _Open] = {}
         self._numbered = 0  # the highest number that the tool used
-        self._asked = 0  # the highest number that the client was told
+        self._asked = 0  # the highest number that was sent to the client
         self._loop = asyncio.get_running_loop()
         self._closed = ""
 

@@ -47,7 +47,7 @@ EXIT_SECONDS_MAX: Final = 0.5
 STOPPED: Final = "the call is being stopped"
 """The answer to the open and the later questions of a call that is stopped."""
 OVER: Final = "the call has ended"
-"""The same of a call whose worker has reported, or is gone."""
+"""The same for a call whose worker has reported or has died."""
 
 
 class Run:

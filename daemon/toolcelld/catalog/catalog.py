@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from toolcell import _paths
+from toolcell._file_kinds import kind_of, tool_stem
 from toolcell._printable import printable
 from toolcelld.catalog.describing.description import Broken, Described, Description
 from toolcelld.catalog.describing.schemas import check_schemas
@@ -119,7 +119,7 @@ class Catalog:
     def problem_of(self, name: str) -> Problem | None:
         """Return the problem of the tool or file with this name, or None."""
         for problem in self.problems:
-            if name in (problem.tool, _paths.tool_stem(problem.path)):
+            if name in (problem.tool, tool_stem(problem.path)):
                 return problem
         return None
 
@@ -192,7 +192,7 @@ def assemble(
         denied=denied,
         problems=tuple(problems),
         awaited=frozenset(awaited),
-        coming=frozenset(_paths.tool_stem(path) for path in awaited if path not in good),
+        coming=frozenset(tool_stem(path) for path in awaited if path not in good),
         files=good,
         outdated=outdated,
     )
@@ -340,7 +340,8 @@ def _entered(
                 message += f"\nUntrusted tools replace no others. To trust it: toolcell trust {directory}"
             yield Problem(tool.path, tool.name, "shadowed", message)
         else:
-            how = "" if tool.path.endswith(".json") else ": @tool(name=…)"
+            kind = kind_of(tool.path)
+            how = kind.renaming if kind is not None else ""
             message = f"{tool.name} of {here} has the name of one in {there}, which is kept; rename one{how}"
             yield Problem(tool.path, tool.name, "rejected", message)
 
@@ -385,7 +386,7 @@ def render(catalog: Catalog) -> str:
 
 def may_be_in(tool: str, path: str) -> bool:
     """Whether a tool has a name that a file gives to its tools by default."""
-    stem = _paths.tool_stem(path)
+    stem = tool_stem(path)
     return tool == stem or tool.startswith(f"{stem}_")
 
 

@@ -13,17 +13,24 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from toolcell._paths import SCRIPTS
+from toolcell._file_kinds import KINDS, PYTHON, kind_of, listed
+from toolcelld.catalog.discovery.candidates import candidate_of
 from toolcelld.environments.engine import INSTALLING
 
-__all__ = ["Problem", "Reason", "is_script", "no_tool", "script_of", "unused_in"]
+__all__ = ["Problem", "Reason", "no_tool", "unused_in"]
 
 Reason = Literal["broken", "shadowed", "rejected", "stale", "quarantined", "disabled", "unused"]
 
-DECLARATIONS: Final = (".d.ts", ".d.mts", ".d.cts")
 NAMES_SHOWN_MAX: Final = 3
 NOT_RUN_MAX: Final = 100
 """Problems about files of other languages in one directory: more of them say nothing new."""
+SHOWN: Final = listed(
+    [
+        *PYTHON.files_of("NAME"),
+        *(f"NAME{kind.suffix}" for kind in KINDS if kind is not PYTHON and kind.place == "tools"),
+    ]
+)
+"""The names of tool files, for who has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,59 +56,23 @@ def unused_in(
         engines: The programs that could run TypeScript here, and are not there; empty if one is.
     """
     shown = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "__pycache__"]
-    found = [path for entry in shown if engines and (path := script_of(place, entry))]
-    for path in found[:NOT_RUN_MAX]:
-        language = "TypeScript" if "ts" in os.path.splitext(path)[1] else "JavaScript"
-        cause = f"is {language}, which {engines} runs, and there is none"
-        yield Problem(_text(path), "", "unused", f"{cause}\nTo have it run, {INSTALLING}")
+    kinds = [kind for kind in KINDS if kind.needs_engine and engines]
+    found = [candidate for entry in shown if (candidate := candidate_of(place, entry, kinds))]
+    for candidate in found[:NOT_RUN_MAX]:
+        cause = f"is {candidate.kind.language}, which {engines} runs, and there is none"
+        yield Problem(_text(candidate.path), "", "unused", f"{cause}\nTo have it run, {INSTALLING}")
     if shown and not found and not tool_files:
         names = ", ".join(entry.name for entry in shown[:NAMES_SHOWN_MAX])
         more = f" and {len(shown) - NAMES_SHOWN_MAX} more" if len(shown) > NAMES_SHOWN_MAX else ""
-        message = f"has no tool file, only {names}{more}\nA tool file is NAME.py, NAME/__init__.py, NAME.ts or NAME.js; write one: toolcell init"
+        message = f"has no tool file, only {names}{more}\nA tool file is {SHOWN}; write one: toolcell init"
         yield Problem(place, "", "unused", _text(message))
 
 
 def no_tool(path: str) -> Problem:
     """The note about a file that has been run and has no tool."""
-    if is_script(path):
-        return Problem(
-            path,
-            "",
-            "unused",
-            "has no tool\n"
-            "Looked for: exported objects with a description and execute(args, context), as tool({…}) returns them.\n"
-            "If it is a helper, begin its name with _, or import it from a tool file.",
-        )
-    return Problem(
-        path,
-        "",
-        "unused",
-        "has no tool\n"
-        "Looked for: functions with @tool, tool(…, execute=…), objects with a description and execute(args, context), "
-        "and tools of FastMCP, LangChain, smolagents, the OpenAI Agents SDK and Pydantic AI.\n"
-        "If it is a helper, begin its name with _, or import it from a tool file.",
-    )
-
-
-def is_script(path: str) -> bool:
-    """Return whether a file is one that an engine runs, by its name."""
-    return os.path.splitext(path)[1] in SCRIPTS
-
-
-def script_of(place: str, entry: os.DirEntry[str]) -> str:
-    """Return the path of the file of an entry that an engine runs as tools; empty if there is none."""
-    name = entry.name
-    if name.startswith("_") or name.endswith(DECLARATIONS):
-        return ""
-    if is_script(name):
-        return os.path.join(place, name)
-    try:
-        if not entry.is_dir(follow_symlinks=False):
-            return ""
-    except OSError:
-        return ""
-    indices = (os.path.join(place, name, f"index{suffix}") for suffix in SCRIPTS)
-    return next((path for path in indices if os.path.lexists(path)), "")
+    kind = kind_of(path) or PYTHON
+    helper = "If it is a helper, begin its name with _, or import it from a tool file."
+    return Problem(path, "", "unused", f"has no tool\nLooked for: {kind.looked_for}.\n{helper}")
 
 
 def _text(text: str) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from toolcelld.flavours import PROTECTED_PLACES
+
 __all__ = ["ALWAYS", "PROTECTED", "protected_name"]
 
-ALWAYS: Final = (
-    ".git", ".toolcell", ".atomic", ".opencode/tool", ".opencode/tools", ".omp", ".claude/tools", ".codex/tools",
-)  # fmt: skip
+ALWAYS: Final = (".git", *PROTECTED_PLACES)
 """Protected whatever the setting says: git runs hooks and filters, and the others hold tools."""
 READ_OR_RUN: Final = (
     ".venv", "venv",

@@ -26,9 +26,9 @@ from toolcell._units import optional, parse_bytes, parse_count, parse_open_files
 from toolcelld.config.hosts import ports_of
 from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Action, is_pattern
 from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
+from toolcelld.flavours import OTHER_FLAVOURS, FlavourName, Notice
 
 __all__ = [
-    "OTHER_FLAVOURS",
     "PACKS",
     "SECTIONS",
     "ConfigFile",
@@ -53,14 +53,10 @@ __all__ = [
 
 Isolation = Literal["worker", "session", "call"]
 Keep = Literal["head", "tail", "middle"]
-Notice = Literal["plain", "opencode"]
 Trust = Literal["confined", "ask", "all"]
 PackName = Literal["builtin", "squad"]
 PACKS: tuple[PackName, ...] = get_args(PackName)
 """The packs of tools that ship with Toolcell; each is a source of that name."""
-FlavourName = Literal["opencode", "omp", "claude", "codex"]
-OTHER_FLAVOURS: tuple[FlavourName, ...] = get_args(FlavourName)
-"""The systems whose places of tools are looked in, beside Toolcell's own and Atomic's."""
 
 HOSTS_MAX = 256  # of one list; a tool that needs more needs the network
 PORTS_MAX = 64  # of one list; each is a listener in the cell

@@ -22,13 +22,12 @@ from typing import Final, TypeAlias
 
 from toolcelld.files import owners
 from toolcelld.files.paths import is_below
+from toolcelld.flavours import MARKERS
 
 __all__ = ["Program", "Programs", "fault_of", "is_executable", "programs_of", "project_directories"]
 
 logger = logging.getLogger(__name__)
 
-PROJECT_MARKS: Final = (".toolcell", ".atomic")
-"""What a project has whose tools are run; below the home directory it is the user's own."""
 LINKS: Final = os.path.join("node_modules", ".bin")
 """Where npm links the programs of a project's packages; those of packages for all are in `bin`."""
 HOPS_MAX: Final = 40
@@ -226,7 +225,7 @@ def _is_project(directory: str, path: str, home: str) -> bool:
     Not where Toolcell's own environment is, which runs outside of cells anyway, nor in the worktree of a version manager:
     `~/.nvm` and `~/.asdf` are clones.
     """
-    if any(os.path.isdir(os.path.join(directory, mark)) for mark in PROJECT_MARKS):
+    if any(os.path.isdir(os.path.join(directory, mark)) for mark in MARKERS):
         return True
     if not os.path.lexists(os.path.join(directory, ".git")) or is_below(path, sys.prefix):
         return False

@@ -24,11 +24,11 @@ FOREIGN: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8:ffff::
 
 
 def leads_home(text: str, own: Callable[[str], bool] | None = None) -> bool:
-    """Return whether an address is this machine's or its link's, or contains one that is; also for what is no address.
+    """Return whether an address is this machine's or its link's, or contains one that is; True for an invalid one.
 
     Args:
         text: The address, with or without a zone.
-        own: Says whether an address is this machine's; `is_own` by default.
+        own: Returns whether an address is this machine's. Default: `is_own`.
     """
     address = as_address(without_zone(text))
     return address is None or any(_is_home(each, own or is_own) for each in (address, *_embedded(address)))
@@ -51,7 +51,7 @@ def _is_home(address: Address, own: Callable[[str], bool]) -> bool:
 
 
 def _embedded(address: Address) -> Iterator[Address]:
-    """Yield the IPv4 addresses that an IPv6 address contains, in each form that says where."""
+    """Yield the IPv4 addresses that an IPv6 address contains, in every form that defines where they are."""
     if address.version == 4:
         return
     number = int(address)

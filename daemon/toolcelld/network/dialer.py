@@ -37,7 +37,7 @@ class Reason(Enum):
 
 
 class DialError(Exception):
-    """There is no connection; the text says why."""
+    """There is no connection; the text is the reason, for people."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -79,7 +79,7 @@ class Dialer:
         raise DialError(Reason.UNREACHABLE, f"{host}:{port} cannot be reached")
 
     def refuse(self, host: str, port: int) -> DialError:
-        """Count a refusal, and return the error that says so."""
+        """Count a refusal, and return its error."""
         entry = entry_for(host, port)
         why = f"{_shown(host)}:{port} is not granted; the network of this tool is {', '.join(self._granted)}"
         self._refusals.add(Refused(entry, why))

@@ -123,7 +123,7 @@ class Egress:
             except OSError:
                 continue  # an earlier answer found no reader
             if (answer := self._names.answer(message)) is not None:
-                with contextlib.suppress(OSError):  # the reader has gone, or does not read
+                with contextlib.suppress(OSError):  # the reader has closed its socket, or does not read
                     questions.sendto(answer, sender)
         self._rest(questions, QUESTIONS_PAUSE_SECONDS)
 
@@ -139,7 +139,7 @@ class Egress:
         if len(self._connections) >= CONNECTIONS_MAX:
             client.close()
         else:
-            task = self._loop.create_task(_until_gone(serve, client), name=f"network of {self._name}")
+            task = self._loop.create_task(_until_closed(serve, client), name=f"network of {self._name}")
             self._connections.add(task)
             task.add_done_callback(partial(self._ended, client))
         if (seconds := self._pace.take()) > 0:
@@ -154,7 +154,7 @@ class Egress:
     async def _connect(self, client: socket.socket) -> None:
         """Connect a client to the host whose address it used."""
         address, port = client.getsockname()[:2]
-        # The kernel has accepted the connection, so that a failure can only be told by a reset.
+        # The kernel has accepted the connection, so a reset is the only way to report a failure.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NONE)
         try:
             server = await self._dialer.connect(self._host_at(address, port), port)
@@ -181,8 +181,8 @@ class Egress:
             await proxy.serve(streams, self._dialer)
 
 
-async def _until_gone(serve: Serve, client: socket.socket) -> None:
-    """Serve a client; that has ended well when one of the sides has gone."""
+async def _until_closed(serve: Serve, client: socket.socket) -> None:
+    """Serve a client; a side that closes the connection is no failure."""
     try:
         await serve(client)
     except* OSError:

@@ -1,10 +1,10 @@
 """Answers a cell's questions for names: each granted name gets an address of the cell's own, from 127.128.0.0/9.
 
-Such an address means nothing but the name: when the cell connects to it, `name_of` says which host to connect to. Names
-are resolved when a connection is made, and outside of the cell. A name that is not granted does not exist for the cell.
+Such an address stands for the name only: when the cell connects to it, `name_of` returns the host to connect to. Names
+are resolved when a connection is made, outside of the cell. A name that is not granted does not exist for the cell.
 
-A question has one entry (RFC 1035); of the rest of the message nothing is read. Other types than A have no records,
-so that a client goes on to A.
+A query has one question (RFC 1035); the rest of the message is ignored. Types other than A have no records, so that a
+client falls back to A.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Names:
         return self._names.get(address)
 
     def answer(self, message: bytes) -> bytes | None:
-        """Return the answer to a question; None for what is none."""
+        """Return the answer to a query; None for a message that is not one."""
         question = _read(message)
         if question is None:
             return None
@@ -91,7 +91,7 @@ class Names:
 
 
 def _read(message: bytes) -> tuple[int, int, str, int, bytes] | None:
-    """Return the identity, the flags, the name, the type and the bytes of a question; None for what is none."""
+    """Return the identity, the flags, the name, the type and the bytes of a question; None for an invalid message."""
     if not HEADER.size < len(message) <= MESSAGE_BYTES_MAX:
         return None
     identity, flags, questions, *_ = HEADER.unpack_from(message)

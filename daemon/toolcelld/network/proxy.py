@@ -35,7 +35,7 @@ SOCKS_OTHER_FAILURE: Final = 1
 
 
 async def serve(client: Streams, dialer: Dialer) -> None:
-    """Read the request of a client, connect it, and carry until both sides have ended. Raises `OSError`."""
+    """Read the request of a client, connect it, and relay until both sides have ended. Raises `OSError`."""
     reader, writer = client
     try:
         async with asyncio.timeout(HEAD_SECONDS_MAX):

@@ -1,4 +1,4 @@
-"""What a cell was refused, counted: the first of each is told, so that a tool cannot fill the log.
+"""What a cell was refused, counted: each refusal is reported once, so that a tool cannot fill the log.
 
 A tool may ask for the same host a thousand times a second. Each host counts once between two calls of `take`, and
 of many hosts the first ones are kept.
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 __all__ = ["KEPT_MAX", "Refusals", "Refused"]
 
 KEPT_MAX: Final = 16
-"""Refusals that are told in full until the next `take`; an honest tool is refused one or two."""
+"""Refusals that are reported in full until the next `take`; an honest tool is refused one or two."""
 
 
 class Refused(NamedTuple):

@@ -13,9 +13,9 @@ __all__ = ["closing", "relay"]
 
 @contextlib.contextmanager
 def closing(streams: Streams) -> Generator[None]:
-    """Close a connection after the body: with what was written to it or, if the body raises, at once.
+    """Close a connection after the body: after its buffer was sent or, if the body raises, at once.
 
-    What the other side does not read would keep the socket of a cell that has ended.
+    A buffer that the other side does not read would keep the socket of a cell that has ended.
     """
     try:
         yield

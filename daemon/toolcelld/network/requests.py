@@ -1,7 +1,7 @@
 """Reads what a client asks of the proxy: HTTP's CONNECT and absolute addresses, and SOCKS5.
 
-Both name one host and port. Of an HTTP header only what concerns the connection is ours; the host that is sent on is the
-one that was compared.
+Both name one host and port. Of an HTTP header only the fields about the connection are replaced; the `Host` that is sent
+is the host that was compared with the list.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Target:
 
 
 def read_target(head: bytes) -> Target | None:
-    """Read an HTTP request; None for what is no request to a proxy."""
+    """Read an HTTP request; None for one that is not made to a proxy."""
     try:
         text = head.decode("ascii")
     except UnicodeDecodeError:
@@ -78,7 +78,7 @@ def _is_host(host: str) -> bool:
 
 
 async def read_socks_target(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Target | None:
-    """Read a SOCKS5 request after its version; None for what is none, or asks for more than a connection.
+    """Read a SOCKS5 request after its version; None for an invalid one, and for commands other than CONNECT.
 
     Raises `asyncio.IncompleteReadError` if the client closes the connection before.
     """

@@ -17,10 +17,11 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
+from toolcelld.flavours import NOTICES, Notice
+
 __all__ = ["BYTES_CEILING", "Keep", "Notice", "Truncated", "Truncator", "fits"]
 
 Keep = Literal["head", "tail", "middle"]
-Notice = Literal["plain", "opencode"]
 
 # The limit where the byte limit is off: no body of the protocol is larger.
 BYTES_CEILING = 16 * 1024 * 1024
@@ -33,13 +34,6 @@ _FRAMES: dict[Keep, tuple[str, str, int]] = {
     "head": ("\n\n", "", 2),
     "tail": ("", "\n\n", 2),
     "middle": ("\n\n", "\n\n", 3),
-}
-
-
-# The notice of a limit on lines, and that of a limit on bytes.
-_NOTICES: dict[Notice, tuple[str, str]] = {
-    "plain": ("[truncated: {lines} lines omitted]", "[truncated: output exceeded {most} bytes]"),
-    "opencode": ("...{lines} lines truncated...", "...{bytes} bytes truncated..."),
 }
 
 
@@ -70,7 +64,7 @@ class Truncator:
         lines_max: The limit on lines; None or 0 is no limit.
         bytes_max: The limit on bytes of UTF-8; None or 0 is `BYTES_CEILING`.
         keep: Which end is kept: "head", the default, "tail", or "middle" for both ends without the middle.
-        notice: The words that say what is omitted: "plain", the default, or "opencode" for those of OpenCode.
+        notice: The words that say what is omitted: a key of `toolcelld.flavours.NOTICES`. Default: "plain".
     """
 
     __slots__ = (
@@ -152,7 +146,7 @@ class Truncator:
         """Join a beginning of `first`, the notice and an end of `last` within both limits."""
         before, after, notice_lines = _FRAMES[self._keep]
 
-        by_lines, by_bytes = _NOTICES[self._notice]
+        by_lines, by_bytes = NOTICES[self._notice]
 
         def notice(omitted_lines: int | None, omitted_bytes: int = 0) -> bytes:
             text = by_bytes if omitted_lines is None else by_lines

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.discovery.flavours import FLAVOURS, project_places
 from toolcelld.catalog.discovery.sources import (
     PROJECT,
     Source,
@@ -35,6 +34,7 @@ from toolcelld.config.schema import LimitKeys
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import is_below
+from toolcelld.flavours import FLAVOURS, MARKERS, project_places
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.interpreters import interpreter_of, missing_module, requirements_of
 from toolcelld.policy.profiles import (
@@ -200,7 +200,7 @@ class Ruleset:
         tools += [
             os.path.join(trusted, place)
             for trusted in self.trusts.by_directory
-            for place in (".toolcell", ".atomic", *project_places())
+            for place in (*MARKERS, *project_places())
         ]
         return find_project(
             directory,
@@ -217,8 +217,8 @@ class Ruleset:
     def describing(self, file: ToolFile) -> CellSpec:
         """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.
 
-        The needs of its tools are not known yet: it gets every secret that they might be given, and of those that
-        cannot be read none. To describe a file is to run it, so with trust = "ask" an untrusted one is not described.
+        The needs of its tools are not known yet: it gets every secret that they may be granted; a secret that cannot
+        be read is left out. Describing a file runs it, so with trust = "ask" an untrusted one is not described.
         Raises `Refusal`.
         """
         standing = Standing.FULL

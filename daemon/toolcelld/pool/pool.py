@@ -11,8 +11,8 @@ Calls that the same workers can serve wait in one lane. Only the first call of a
 and the next one only when something was done for it, so what an event costs depends on how many
 different workers are wanted and not on how many calls wait.
 
-A tool that fails delays no other tool: what dies of its tool is started again after a while
-only, and in the end not at all; see `quarantine`.
+A tool that fails delays no other tool: the workers of a file that crashes are restarted with backoff,
+and a file that crashes too often is quarantined; see `quarantine`.
 
 Longer than 400 lines because nothing else may change its state.
 """

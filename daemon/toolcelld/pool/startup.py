@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from toolcell._file_kinds import is_package
 from toolcelld.catalog.describing.description import Description
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
@@ -99,7 +100,7 @@ class Startup:
             path=file.path,
             stem=file.stem,
             directory=file.directory,
-            package=file.path.endswith("/__init__.py"),
+            package=is_package(file.path),
             describe=describe,
             fork=spec.fresh,
             tests=spec.tests,

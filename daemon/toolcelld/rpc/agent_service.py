@@ -366,7 +366,7 @@ class ToolCell(rpc.ToolCellServicer):
 
 
 def _undecodable() -> Refusal:
-    return Refusal(RefusalReason.BAD_REQUEST, "what came up the stream is no AttachRequest.")
+    return Refusal(RefusalReason.BAD_REQUEST, "a message on the stream is not a valid AttachRequest.")
 
 
 def _response(sent: Iterable[events.Event]) -> pb.AttachResponse:

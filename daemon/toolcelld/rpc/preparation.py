@@ -11,11 +11,11 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
+from toolcell._file_kinds import needs_engine
 from toolcell._units import format_bytes
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.discovery.scan import scan
 from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, project_directory, sources_of
-from toolcelld.catalog.problem import is_script
 from toolcelld.catalog.registry import DirectoryError, resolved
 from toolcelld.daemon import Daemon
 from toolcelld.environments.builder import BuildError
@@ -84,7 +84,7 @@ def _steps(daemon: Daemon, directory: str) -> list[_Step]:
     steps: dict[str, _Step] = {}
     if engine_here() is None:
         for problem in found.problems:
-            if is_script(problem.path) and problem.reason == "unused":
+            if needs_engine(problem.path) and problem.reason == "unused":
                 steps[problem.path] = _Step(problem.path, "failed", problem.message)
     for file in found.files:
         path = _place_of(daemon, file)

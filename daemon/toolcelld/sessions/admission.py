@@ -18,6 +18,7 @@ from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo, shown_path
 from toolcelld.catalog.discovery.sources import BUILTIN
 from toolcelld.catalog.permissions import rule_for
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.flavours import reads_files
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import Permit, switched_off
 from toolcelld.sessions.project_watch import ProjectWatch
@@ -31,8 +32,6 @@ __all__ = ["Admission", "check_ancestors", "disabled_tools", "find_tool"]
 
 ANCESTORS_MAX: Final = 4
 """The longest chain of calls that start calls."""
-AGENTS_THAT_READ: Final = ("claude", "codex", "copilot", "cursor", "opencode")
-"""Parts of the names of agents that have a tool of their own to read files."""
 OF_TRUST: Final = frozenset({RefusalReason.UNTRUSTED, RefusalReason.NEEDS_GRANT})
 """Refusals that a decision of trust would have prevented."""
 READER: Final = "file-reader"
@@ -61,7 +60,7 @@ class Admission:
         self._project = watch.project
         self._allow = allow
         self._deny = deny
-        self._has_reader = any(name in agent.lower() for name in AGENTS_THAT_READ)
+        self._has_reader = reads_files(agent)
         self._ruleset = daemon.ruleset
         self._generation: int = 0
         self._plans: dict[str, Plan] = {}
@@ -147,7 +146,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _outdated(catalog: Catalog, tool: ToolInfo, directory: str) -> tuple[str, ...]:
-    """Return what the model reads beside a result where a tool is not run as it was saved last."""
+    """Return the note for the results of a tool whose last version is not the one that is run; empty for others."""
     cause = catalog.outdated.get(tool.path)
     if cause is None:
         return ()
@@ -157,7 +156,7 @@ def _outdated(catalog: Catalog, tool: ToolInfo, directory: str) -> tuple[str, ..
 
 
 def _redefined(tool: ToolInfo) -> str:
-    """Return what the model reads beside arguments that are not valid, where it may know other parameters."""
+    """Return the note for invalid arguments of a tool whose parameters have changed, with its current schema."""
     schema = tool.input_schema.decode()
     if len(schema) > SCHEMA_LETTERS_MAX:
         schema = schema[:SCHEMA_LETTERS_MAX] + "…"

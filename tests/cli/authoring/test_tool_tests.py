@@ -17,7 +17,7 @@ import pytest
 from _pytest.assertion import rewrite
 from tests.cli.conftest import SECONDS_MAX, Done, Project
 
-from toolcell import _paths
+from toolcell import _file_kinds
 
 pytestmark = pytest.mark.slow  # most take two seconds: a daemon for each
 
@@ -422,6 +422,6 @@ def test_of_several_tools_of_a_file_one_is_named(project: Project) -> None:
     ],
 )
 def test_a_test_file_is_known_by_its_name(name: str, stem: str) -> None:
-    assert _paths.tested_by(name) == stem
-    assert _paths.is_test(name, {"lint.py", name}) == bool(stem)
-    assert not _paths.is_test(name, {"other.py", name})
+    assert _file_kinds.tested_by(name) == stem
+    assert _file_kinds.is_test(name, {"lint.py", name}) == bool(stem)
+    assert not _file_kinds.is_test(name, {"other.py", name})

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.catalog.discovery.flavours import FLAVOURS, flavour_of, makes_project, project_of
 from toolcelld.catalog.discovery.scan import scan
 from toolcelld.catalog.discovery.sources import ToolFile, project_above, project_directory, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.protected import ALWAYS
-from toolcelld.config.schema import OTHER_FLAVOURS, DaemonSection
+from toolcelld.config.schema import DaemonSection
+from toolcelld.flavours import FLAVOURS, OTHER_FLAVOURS, flavour_of, makes_project, project_of
 
 PROJECT_PLACES = [(flavour.name, place) for flavour in FLAVOURS for place in flavour.project]
 CONFIG_PLACES = [(flavour.name, place) for flavour in FLAVOURS for place in flavour.config]

@@ -55,7 +55,7 @@ def test_modules_of_entry_points_are_found_and_not_imported(home: Path, installe
     (installed / "my_tools" / "weather.py").write_text("raise SystemExit\n")
     (installed / "my_tools" / "pack").mkdir()
     (installed / "my_tools" / "pack" / "__init__.py").write_text("")
-    found = packaged_tools(plugins=False)
+    found = packaged_tools(())
     assert {Path(tool.path).relative_to(installed).as_posix() for tool in found} == {
         "my_tools/weather.py",
         "my_tools/pack",
@@ -69,10 +69,10 @@ def test_modules_of_entry_points_are_found_and_not_imported(home: Path, installe
 
 
 def test_what_is_installed_later_is_found(home: Path, installed: Path) -> None:
-    assert packaged_tools(plugins=False) == ()
+    assert packaged_tools(()) == ()
     (installed / "my_tools" / "weather.py").write_text("")
     distribution(installed, "weather = my_tools.weather")
-    assert [Path(tool.path).name for tool in packaged_tools(plugins=False)] == ["weather.py"]
+    assert [Path(tool.path).name for tool in packaged_tools(())] == ["weather.py"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_plugins_name_files_and_directories(home: Path) -> None:
     )
     plugin(home, "c", {"omp": {"commands": "x"}}, "four.py")
     plugin(home, "d", {"name": "no plugin"}, "five.py")
-    assert {tool.path for tool in packaged_tools(plugins=True)} == {
+    assert {tool.path for tool in packaged_tools(("omp",))} == {
         str(directory / "tools"),
         str(file / "two.py"),
         str(file / "more" / "three.py"),
@@ -110,7 +110,7 @@ def test_plugins_name_files_and_directories(home: Path) -> None:
     seen = scan(sources_of(Config(), str(home.parent)), str(home.parent))
     assert {file.stem for file in seen.files} == {"one", "two", "three"}
     assert seen.problems == ()
-    assert packaged_tools(plugins=False) == ()
+    assert packaged_tools(()) == ()
 
 
 def test_plugins_are_looked_for_only_where_that_system_is_used(home: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_manifest_leads_nowhere_else(home: Path, manifest: object, says: str) 
     package = plugin(home, "a", manifest)
     plugin(home, "b", {}, "b.py")
     (package / "link.py").symlink_to(home.parent / "secret.py")
-    (found,) = packaged_tools(plugins=True)
+    (found,) = packaged_tools(("omp",))
     assert says in found.problem
     seen = scan(sources_of(Config(), str(home.parent)), str(home.parent))
     assert seen.files == ()
@@ -154,7 +154,7 @@ def test_a_manifest_leads_nowhere_else(home: Path, manifest: object, says: str) 
 @pytest.mark.parametrize("manifest", ["null", "[]", "7", '{"omp": []}', '{"omp": null}', '{"pi": {}}'])
 def test_a_manifest_of_something_else_brings_nothing(home: Path, manifest: str) -> None:
     plugin(home, "a", manifest)
-    assert packaged_tools(plugins=True) == ()
+    assert packaged_tools(("omp",)) == ()
 
 
 def test_a_package_may_be_a_link_of_the_users_own(home: Path, tmp_path: Path) -> None:
@@ -166,4 +166,4 @@ def test_a_package_may_be_a_link_of_the_users_own(home: Path, tmp_path: Path) ->
     modules.mkdir(parents=True)
     (modules / "a").symlink_to(real)
     manifest = str(modules / "a" / "package.json")
-    assert packaged_tools(plugins=True) == (PackagedTool(str(real / "a.py"), manifest),)
+    assert packaged_tools(("omp",)) == (PackagedTool(str(real / "a.py"), manifest),)

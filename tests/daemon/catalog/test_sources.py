@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolcell import _paths
+from toolcell._file_kinds import tool_stem
 from toolcelld.catalog.discovery import digest as digests
 from toolcelld.catalog.discovery import scan as scan_module
 from toolcelld.catalog.discovery.scan import FILE_BYTES_MAX, Scan, scan
@@ -632,4 +632,4 @@ def test_a_place_for_tools_that_is_a_link_makes_no_project(project: Path, tmp_pa
     ],
 )
 def test_a_tool_file_is_called_without_its_ending(path: str, stem: str) -> None:
-    assert _paths.tool_stem(path) == stem
+    assert tool_stem(path) == stem

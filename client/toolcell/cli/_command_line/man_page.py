@@ -9,6 +9,7 @@ from typing import Any, Final
 import typer
 from typer.main import get_command
 
+from toolcell._file_kinds import KINDS, PLUGIN
 from toolcell.cli._command_line.help import COMMON_OPTIONS, EXAMPLES, EXIT_CODES, GROUPS, summary
 
 __all__ = ["DAEMONS", "ENVIRONMENT", "FILES", "man_page", "parameters"]
@@ -30,10 +31,11 @@ ENVIRONMENT: Final = {
     "TERM": "Where it is dumb or empty, nothing is coloured.",
     "GRPC_EXPERIMENTS": "Settings of gRPC; where it is set, toolcell sets none of its own.",
 }
+TOOLS: Final = ", ".join(f"*{kind.suffix}" for kind in KINDS if kind.place == "tools")
 FILES: Final = {
-    ".toolcell/tools/*.py, *.ts, *.js": "The tools of a project.",
-    ".toolcell/plugins/*.json": "The plugin files of a project.",
-    "~/.config/toolcell/tools/*.py, *.ts, *.js": "The tools of the user.",
+    f".toolcell/tools/{TOOLS}": "The tools of a project.",
+    f".toolcell/plugins/*{PLUGIN.suffix}": "The plugin files of a project.",
+    f"~/.config/toolcell/tools/{TOOLS}": "The tools of the user.",
     "~/.config/toolcell/config.toml": "The configuration of the user, over /etc/toolcell/config.toml.",
     "~/.local/state/toolcell": "Outputs that were truncated, records of calls, and logs.",
 }

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolcell import _paths
-from toolcell._paths import SCRIPTS
+from toolcell._file_kinds import KINDS, kind_of, listed
 
 from .exit_codes import Exit, Failure
 
@@ -166,12 +166,12 @@ def tool_file(path: str) -> str:
     """The absolute path of a tool file; a Failure where there is none."""
     absolute = os.path.abspath(path)
     name = os.path.basename(absolute)
-    if not name.endswith((".py", ".json", *SCRIPTS)) or name.startswith(("_", ".")):
+    if kind_of(name) is None or name.startswith(("_", ".")):
         raise Failure(
             Exit.USAGE,
             "usage",
             f"{path} is no tool file.",
-            "A tool file is NAME.py, NAME.ts, NAME.js or NAME.json, where NAME begins with neither _ nor a dot.",
+            f"A tool file is {listed([f'NAME{kind.suffix}' for kind in KINDS])}, where NAME begins with neither _ nor a dot.",
         )
     if not os.path.isfile(absolute):
         raise Failure(Exit.USAGE, "usage", f"There is no file {path}.", f"Write one: toolcell init {path}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
+from toolcell._file_kinds import PYTHON
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
@@ -39,7 +40,7 @@ def init(
     context: CommandContext,
     file: str | None,
     text: str = _TOOL,
-    suffix: str = ".py",
+    suffix: str = PYTHON.suffix,
     beside: Mapping[str, str] = NOTHING,
     command: str = "toolcell init",
 ) -> Exit:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import resources
 
+from toolcell import _file_kinds
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli.authoring import plugin
@@ -104,10 +105,10 @@ def new(context: CommandContext, kind: str, file: str | None) -> Exit:
 
 def _json(context: CommandContext, file: str | None) -> Exit:
     path = file or FIRST_TOOL
-    path = path if path.endswith(".json") else f"{path}.json"
+    path = path if path.endswith(_file_kinds.PLUGIN.suffix) else f"{path}{_file_kinds.PLUGIN.suffix}"
     if "/" not in path:
         path = os.path.join(plugin.DIRECTORY, path)
-    name = os.path.basename(path).removesuffix(".json")
+    name = os.path.basename(path).removesuffix(_file_kinds.PLUGIN.suffix)
     if not _NAME.fullmatch(name):
         raise Failure(
             Exit.USAGE,
@@ -133,7 +134,14 @@ def _json(context: CommandContext, file: str | None) -> Exit:
 def _typescript(context: CommandContext, file: str | None) -> Exit:
     """Write a tool in TypeScript, and beside it the types of what it imports, which may be of an older version there."""
     types = resources.files("toolcell.cli.authoring").joinpath(TYPES).read_text(encoding="utf-8")
-    return init(context, file, TYPESCRIPT, ".ts", {TYPES: types}, command="toolcell new typescript")
+    return init(
+        context,
+        file,
+        TYPESCRIPT,
+        _file_kinds.TYPESCRIPT.suffix,
+        {TYPES: types},
+        command="toolcell new typescript",
+    )
 
 
 KINDS: Mapping[str, Callable[[CommandContext, str | None], Exit]] = {

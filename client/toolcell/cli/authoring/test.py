@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast
 
-from toolcell import _paths
+from toolcell._file_kinds import PYTHON, TESTS, kind_of, tested_by, tests_of, tool_stem
 from toolcell.cli._ui import outcome_text
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit, Failure
@@ -43,7 +43,7 @@ class _Tested:
 
     def tool(self, catalog: Catalog) -> str:
         """The tool in whose cell they run. Raises Failure for one that is not there."""
-        stem, here = _paths.tool_stem(self.path), os.path.realpath(self.path)
+        stem, here = tool_stem(self.path), os.path.realpath(self.path)
         names = [name for name, tool in catalog.tools.items() if os.path.realpath(tool.path) == here]
         for name in (self.export, f"{stem}_{self.export}") if self.export else (stem, *names[:1]):
             if name in names:
@@ -167,34 +167,39 @@ def _tested(file: str) -> _Tested:
     named, export = file_of(file)
     path = named or tool_file(file)
     directory, name = os.path.split(path)
-    if (stem := _paths.tested_by(name)) and not export:
-        above = (os.path.dirname(directory),) if os.path.basename(directory) == _paths.TESTS else ()
+    if (stem := tested_by(name)) and not export:
+        above = (os.path.dirname(directory),) if os.path.basename(directory) == TESTS else ()
         for place in (directory, *above):
-            for tool in (f"{place}/{stem}.py", f"{place}/{stem}/__init__.py"):
+            for tool in PYTHON.files_of(os.path.join(place, stem)):
                 if os.path.isfile(tool):
                     return _Tested(tool, (path,))
-    if not path.endswith(".py"):
+    if not _has_runner(path):
         raise Failure(
             Exit.USAGE,
             "usage",
             f"{file} is no Python file.",
             "Tests of others: run them with their own runner.",
         )
-    if tests := _paths.tests_of(path):
+    if tests := tests_of(path):
         return _Tested(path, tests, export)
     tested = f", and tests no tool: there is no {stem}.py beside it" if stem else ""
     raise Failure(
         Exit.USAGE,
         "usage",
         f"{file} has no tests{tested}.",
-        f"Its tests are functions called test_… in test_{_paths.tool_stem(path)}.py beside it, or in tests/ there.",
+        f"Its tests are functions called test_… in test_{tool_stem(path)}.py beside it, or in tests/ there.",
     )
+
+
+def _has_runner(path: str) -> bool:
+    kind = kind_of(path)
+    return kind is not None and kind.runs_tests
 
 
 def _all_tested(catalog: Catalog) -> list[_Tested]:
     """The tools of a catalog that have tests, also those that are broken. Raises Failure if there are none."""
     paths = {tool.path for tool in catalog.tools.values()} | {wrong.path for wrong in catalog.errors}
-    found = [(path, _paths.tests_of(path)) for path in sorted(paths) if path.endswith(".py")]
+    found = [(path, tests_of(path)) for path in sorted(paths) if _has_runner(path)]
     if not any(tests for _, tests in found):
         raise Failure(
             Exit.FAILED,

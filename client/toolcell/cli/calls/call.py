@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from toolcell._paths import SCRIPTS, tool_stem
+from toolcell._file_kinds import kind_of, tool_stem
 from toolcell._units import format_seconds
 from toolcell.cli._ui import outcome_text
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
@@ -173,7 +173,7 @@ def file_of(tool: str) -> tuple[str | None, str]:
     path, colon, export = tool.rpartition(":")
     if not colon:
         path, export = tool, ""
-    if "/" not in path and not path.endswith((".py", ".json", *SCRIPTS)):
+    if "/" not in path and kind_of(path) is None:
         return None, ""
     return tool_file(path), export
 

@@ -1,9 +1,9 @@
 """How a session stays attached to the daemon, through drops, restarts and take-overs.
 
 One task, the pump, opens a stream, deals with what comes down, and after a drop opens the next one with the resume
-token. Streams come and go; calls stay. What must be result again on a new stream is not remembered as messages but told
-anew from the calls themselves, once the daemon's Welcome has result which of them it knows. A call that it may have had
-and does not know any more ends as lost, with unknown side effects.
+token. Calls outlive the streams that carry them. Nothing is buffered for a resend: when the daemon's Welcome has listed
+the calls that it knows, each call sends its own state again. A call that the daemon may have received and does not know
+any more ends as lost, with unknown side effects.
 
 When a line cannot be restored within the linger, the daemon has aborted what ran. The open calls end, and the pump
 rests until the next request; an agent outlives the restart of its daemon.

@@ -1,7 +1,7 @@
 """Definitions of tools as agents see them: the `definition` of hooks, run when a catalog is made.
 
-What a hook said about a tool is kept until the tool's file or the hook's changes. A hook that fails changes nothing
-more in that catalog, and a problem says so: a definition guards nothing, so the tools stay as their files define them.
+What a hook returned for a tool is cached until the file of the tool or of the hook changes. A hook that fails is skipped
+for the rest of that catalog, and a problem reports it: definitions protect nothing, so the tools keep their own ones.
 """
 
 from __future__ import annotations

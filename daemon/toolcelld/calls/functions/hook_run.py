@@ -1,7 +1,7 @@
-"""Runs a function of a file that is no tool: that of a hook, or a handler of session events; reads what it returns.
+"""Runs a function that is not a tool, a hook or a handler of session events, and reads what it returns.
 
-The worker is leased from the pool as that of any tool, and reused. A hook that passes its time, asks a question, or
-breaks the protocol loses its cell. What a hook prints is not kept.
+The worker is leased from the pool as that of any tool, and reused. The cell of a hook that exceeds its time, asks a
+question or breaks the protocol is ended. What a hook prints is not kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BoundHook(NamedTuple):
 
 
 class HookFailed(Exception):
-    """A hook that did not do its work; the text says why."""
+    """A hook failed; the text is the reason."""
 
 
 class HookRefused(Exception):
@@ -57,7 +57,7 @@ class _Result(NamedTuple):
 
 
 class Listener:
-    """Receives what the worker sends for one run of a function that is no tool's call."""
+    """Receives what the worker sends for one run of a function that is not a tool."""
 
     def __init__(self, sequence: int) -> None:
         self.result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
@@ -109,7 +109,7 @@ class Listener:
         self.fail(f"its worker sent what is no frame ({error})")
 
     def on_refused(self, refused: Refused) -> None:
-        pass  # its own exception says what it could not reach
+        pass  # its own exception has what it could not reach
 
     def on_death(self, cell_exit: CellExit) -> None:
         self.fail(f"its process ended: {cell_exit.cause()}")
@@ -150,7 +150,7 @@ async def run_export(
     context: CallContext,
     seconds: float,
 ) -> Any:
-    """Run an export of a file that is no tool's call, in at most `seconds`; see `run_hook`."""
+    """Run an export that is not a tool, in at most `seconds`; see `run_hook`."""
     worker = await _lease(pool, places, spec)
     clean = False
     try:

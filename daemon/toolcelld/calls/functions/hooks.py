@@ -1,8 +1,8 @@
 """What hooks do to a call: `before` changes its arguments or refuses it, `after` rewrites its outcome.
 
-Hooks run in the order of the configuration, each with what the one before it has left; the first refusal ends that.
-A hook that fails is no hook that agrees: without a working `before` the call is refused, and without a working `after`
-its result is withheld, because it may be there to remove something.
+Hooks run in the order of the configuration, each on the result of the one before it; the first refusal ends that.
+A failing hook does not count as consent: if a `before` fails, the call is refused, and if an `after` fails, the result is
+withheld, because the hook may be there to remove something.
 
 The hooks get one value of the arguments, and the tool gets that value encoded again, so that no two parsers can read
 different things in the same bytes. The worker of the tool validates changed arguments as any others.
@@ -31,7 +31,7 @@ __all__ = ["after", "before"]
 REWRITTEN: Final = frozenset({"text", "content", "details", "metadata", "message", "status"})
 """What `after` may return of an outcome."""
 SAID_BY_TOOL: Final = frozenset({Kind.OK, Kind.TOOL_ERROR, Kind.INVALID_ARGUMENTS, Kind.DENIED})
-"""The kinds that `after` may change; that a call was stopped, or has crashed, stays true."""
+"""The kinds that `after` may change; it cannot change that a call was stopped or crashed."""
 
 
 async def before(call: Call, plan: Plan, arguments: bytes) -> bytes | Outcome | Refusal:
@@ -168,12 +168,12 @@ def _rewritten(plan: Plan, found: object, outcome: Outcome, body: bytes) -> tupl
         plan.settings.notice,
     )
     if encoded is None or len(from_json(encoded)["content"]) != len(content):
-        raise HookFailed("it returned content that is none")
+        raise HookFailed("it returned content that is not a list of content blocks")
     outcome = _with_status(values, outcome, _text(content))
     if "metadata" in values:
         metadata = _json(cast("Any", values["metadata"])) if isinstance(values["metadata"], dict) else b""
         if not 0 < len(metadata) <= METADATA_BYTES_MAX:
-            raise HookFailed("it returned metadata that are no object, or too large")
+            raise HookFailed("it returned metadata that is not an object, or is too large")
         outcome = outcome._replace(metadata=metadata)
     return outcome, encoded
 
@@ -181,11 +181,11 @@ def _rewritten(plan: Plan, found: object, outcome: Outcome, body: bytes) -> tupl
 def _content(values: dict[str, Any], before: Sequence[Any]) -> list[Any]:
     if "text" in values:
         if not isinstance(values["text"], str) or "content" in values:
-            raise HookFailed("it returned a text that is none, or content beside it")
+            raise HookFailed("it returned a text that is not a string, or both text and content")
         return [{"type": "text", "text": values["text"]}]
     content: object = values.get("content", before)
     if not isinstance(content, list):
-        raise HookFailed("it returned content that is no list")
+        raise HookFailed("it returned content that is not a list")
     return content  # pyright: ignore[reportUnknownVariableType]  # of JSON
 
 
@@ -215,7 +215,7 @@ def _text(content: Sequence[Any]) -> str:
 
 
 def _withheld(outcome: Outcome, message: str) -> Outcome:
-    """Return the outcome without anything that the tool has said."""
+    """Return the outcome without anything that comes from the tool."""
     if outcome.kind in SAID_BY_TOOL:
         outcome = outcome._replace(
             kind=Kind.TOOL_ERROR,

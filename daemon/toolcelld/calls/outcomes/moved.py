@@ -26,7 +26,7 @@ class Moved(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What the model and the user read beside the result."""
+        """The note for the model and the user, which accompanies the result."""
         why = "programs outside of the sandbox would run or read it"
         if not self.aside:
             return (

@@ -1,12 +1,12 @@
 """How a call ended, judged once, from evidence, by one pure function.
 
-The precedence is isolate's: a limit, then an abort, then what the tool said. A limit passed is a
-limit passed, whatever the exit code: a tool that returns normally after its time has still timed
-out. Three faults have three shapes, and this is one of them: a
-tool that failed is an `Outcome`; a caller that erred gets a `Refusal`; our own bugs raise.
+The precedence is isolate's: a limit, then an abort, then the report of the tool. An exceeded limit
+counts whatever the exit code: a tool that returns normally after its time has still timed out.
+The three kinds of failure have three shapes: a tool's failure is an `Outcome`, a caller's a `Refusal`,
+a bug of the daemon an exception.
 
-An outcome has a kind for programs, facts for policy and a message for people. The message says
-what happened, with figures, and in lines of its own what would change it.
+An outcome has a kind for programs, facts for policy and a message for people. The message has what
+happened, with figures, and in further lines what would change it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Stopped = Literal["settled", "killed", "best_effort"]
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Who wants a call gone, and why; the first one counts."""
+    """Why a call is stopped, and by whom; the first one counts."""
 
     kind: Literal[Kind.ABORTED, Kind.TIMED_OUT, Kind.LIMIT_EXCEEDED]
     cause: str  # "timeout", "idle", "client", "session_closed" …
@@ -59,7 +59,7 @@ QUESTION_CAUSE: Final = "question"
 
 
 class Report(NamedTuple):
-    """What the worker said about the end of a call. Said by a process that we do not trust."""
+    """The worker's report about the end of a call; it comes from a process that is not trusted."""
 
     kind: str
     ran: bool
@@ -79,13 +79,13 @@ class Evidence(NamedTuple):
     run_seconds: float
     grace_seconds: float
     stop: Stop | None = None
-    stop_seconds: float = 0.0  # from the wish to stop it to the empty cell
-    report_seconds: float = 0.0  # from the wish to stop it to the worker's report
+    stop_seconds: float = 0.0  # from the stop to the empty cell
+    report_seconds: float = 0.0  # from the stop to the worker's report
     report: Report | None = None
     text: str = ""  # the beginning of what it returned or raised
     death: CellExit | None = None  # of the cell, where it ended with the call
     leftovers: int = 0  # processes besides the worker when it reported
-    broken: str = ""  # what it sent that is no frame
+    broken: str = ""  # what it sent that is not a valid frame
     policy: SandboxPolicy = OPEN  # of its cell
     refused: tuple[Refused, ...] = ()  # hosts that it asked for and may not reach
 
@@ -126,7 +126,7 @@ NO_FACTS: Final = Facts()
 
 
 class Outcome(NamedTuple):
-    """How a call ended; the body of its result goes beside it, and is not kept."""
+    """How a call ended; the body of its result is sent with it and not kept."""
 
     kind: Kind
     cause: str
@@ -137,11 +137,11 @@ class Outcome(NamedTuple):
     stopped: Stopped | None = None
     side_effects_possible: bool = False
     facts: Facts = NO_FACTS
-    notes: tuple[str, ...] = ()  # sentences for the model, beside the result
+    notes: tuple[str, ...] = ()  # sentences for the model, in addition to the result
 
 
 EMPTY_BODY: Final = b'{"content":[],"details":null}'
-"""Of a result that there is not."""
+"""The body of a call without a result."""
 
 
 # The outcomes of calls that no worker had; `calls.outcomes.record` makes the others.
@@ -203,7 +203,7 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(Kind.CRASHED, "protocol", message, True, side_effects_possible=True)
     if report is None:
         return _crashed(evidence)
-    if report.kind == "aborted":  # the tool says so, but no abort was sent
+    if report.kind == "aborted":  # the tool claims it, but no abort was sent
         message = "the tool stopped as if it had been aborted, but nothing had aborted it."
         return Verdict(Kind.TOOL_ERROR, "aborted", message, report.ran)
     kind = _REPORTED.get(report.kind, Kind.INTERNAL)

@@ -1,8 +1,8 @@
 """The record of one run: timestamps, the stop, leftovers, and the outcome that is built from them.
 
-`Run` notes here what it meets, as it meets it; the seconds between two moments are reckoned once, at
-the end. What the worker said and how its cell died is in the run's `OutputCollector`. All of it together is
-the evidence from which `outcome.judge` derives the verdict.
+`Run` records here what happens, when it happens; the seconds between two moments are computed once, at the end.
+The worker's report and the exit of its cell are in the run's `OutputCollector`. Together they are the evidence from
+which `outcome.judge` derives the verdict.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class CallRecord:
         """Build the outcome of the run, which is over now.
 
         Args:
-            heard: what the worker said, and how its cell died.
+            heard: has the worker's report, and the exit of its cell.
             result: what it returned.
             logs: the printed streams that were cut.
         """
@@ -84,7 +84,7 @@ class CallRecord:
             policy=plan.spec.policy,
             refused=self.refused,
         )
-        used = report or death  # who says what it used: the worker, else its keeper
+        used = report or death  # the usage that was reported: by the worker, else by its keeper
         outputs = (*logs, result.output) if result.output is not None else logs
         facts = Facts(
             queue_seconds=self.queue_seconds,

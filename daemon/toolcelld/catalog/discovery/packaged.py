@@ -13,20 +13,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Final, cast
 
+from toolcell._file_kinds import PYTHON
 from toolcelld.files.paths import is_below
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
+from toolcelld.flavours import Flavour, used
 
 __all__ = ["GROUP", "PackagedTool", "packaged_tools"]
 
 GROUP: Final = "toolcell.tools"
 """Of the entry points."""
-MANIFEST_KEYS: Final = ("omp", "pi")
-"""Of package.json, in the order in which they are looked for."""
 MANIFEST_BYTES_MAX: Final = 256 * 1024
 PLUGINS_MAX: Final = 500
 TOOLS_MAX: Final = 500
@@ -52,13 +52,13 @@ class PackagedTool:
     has_many: bool = False
 
 
-def packaged_tools(*, plugins: bool) -> tuple[PackagedTool, ...]:
+def packaged_tools(flavours: Collection[str]) -> tuple[PackagedTool, ...]:
     """Return what installed packages bring. Blocks on the file system.
 
     Args:
-        plugins: Whether to look for plugins of oh-my-pi.
+        flavours: The systems whose packages are looked for, beside Python's distributions.
     """
-    return (*_of_entry_points(), *(_of_plugins() if plugins else ()))
+    return (*_of_entry_points(), *(tool for flavour in used(flavours) for tool in _of_packages(flavour)))
 
 
 def _of_entry_points() -> tuple[PackagedTool, ...]:
@@ -85,15 +85,16 @@ def _of_entry_point(point: metadata.EntryPoint) -> PackagedTool:
     own = [str(distribution.locate_file(""))] if distribution is not None else []
     for place in (*own, *filter(None, sys.path)):  # an editable package lies elsewhere
         path = os.path.abspath(os.path.join(place, stem))
-        if os.path.isfile(f"{path}.py"):
-            return PackagedTool(f"{path}.py", origin)
-        if os.path.isfile(os.path.join(path, "__init__.py")):
-            return PackagedTool(path, origin)
+        if (file := next(filter(os.path.isfile, PYTHON.files_of(path)), None)) is not None:
+            return PackagedTool(path if file in PYTHON.packages_in(path) else file, origin)
     return PackagedTool(point.name, origin, f"there is no module {module}")
 
 
-def _of_plugins() -> Iterator[PackagedTool]:
-    above = os.path.expanduser("~/.omp/plugins/node_modules")
+def _of_packages(flavour: Flavour) -> Iterator[PackagedTool]:
+    """Yield those of the npm packages that are installed for a system."""
+    if not flavour.packages:
+        return
+    above = os.path.join(os.path.expanduser("~"), flavour.packages)
     for package in _packages(above)[:PLUGINS_MAX]:
         manifest = os.path.join(package, "package.json")
         try:
@@ -103,12 +104,12 @@ def _of_plugins() -> Iterator[PackagedTool]:
         except (OSError, ValueError, RecursionError, NotRegularError, TooLargeError) as error:
             yield PackagedTool(manifest, manifest, f"cannot be read: {str(error)[:200]}")
             continue
-        yield from _of_manifest(manifest, package, said)
+        yield from _of_manifest(manifest, package, said, flavour.manifest_keys)
 
 
-def _of_manifest(manifest: str, package: str, said: object) -> Iterator[PackagedTool]:
+def _of_manifest(manifest: str, package: str, said: object, keys: Sequence[str]) -> Iterator[PackagedTool]:
     sections = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-    found = (sections[key] for key in MANIFEST_KEYS if isinstance(sections.get(key), dict))
+    found = (sections[key] for key in keys if isinstance(sections.get(key), dict))
     tools: object = next(found, cast("dict[str, object]", {})).get("tools")
     if tools is None:
         return  # a plugin of another kind
@@ -124,8 +125,8 @@ def _of_manifest(manifest: str, package: str, said: object) -> Iterator[Packaged
         elif not os.path.exists(path):
             yield PackagedTool(manifest, manifest, f"there is no {one[:100]!r}")
         else:
-            is_package = os.path.isfile(os.path.join(path, "__init__.py"))
-            yield PackagedTool(path, manifest, has_many=os.path.isdir(path) and not is_package)
+            is_one = any(map(os.path.isfile, PYTHON.packages_in(path)))
+            yield PackagedTool(path, manifest, has_many=os.path.isdir(path) and not is_one)
 
 
 def _packages(above: str) -> list[str]:

@@ -1,10 +1,9 @@
 """The scan of the sources: which tool files there are.
 
 `scan` only reads the file system: it runs in a thread, keeps no state and never runs a file.
-It reads one level of each directory. A `*.py` file is a tool file and so is a package, `name/__init__.py`; where an engine
-is there, so are `*.ts` and `*.js` files, their variants, and `name/index.ts`. Names that
-begin with "_" or "." are helper modules, and the tests of tools (`toolcell._paths.is_test`) are no tools. What is not run is noted, see `problem`. A directory of plugins has
-`*.json` files instead.
+It reads one level of each directory. Which entries are tool files, the kinds decide (`toolcell._file_kinds`, `candidates`):
+Python files and packages, JSON files in a directory of plugins, scripts where an engine is there. Names that begin with "_"
+or "." are helper modules, and the tests of tools are no tools. What is not run is noted, see `problem`.
 An entry that cannot be used is reported as a `Problem` at its position, so that precedence is kept.
 """
 
@@ -17,15 +16,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from toolcell import _paths
+from toolcell._file_kinds import KINDS, is_test, needs_engine
+from toolcelld.catalog.discovery.candidates import Candidate, candidate_of
 from toolcelld.catalog.discovery.digest import Digest, digest_below, listed
-from toolcelld.catalog.discovery.flavours import flavour_of
-from toolcelld.catalog.discovery.sources import PLUGIN_SUFFIX, PROJECT, Source, ToolFile
-from toolcelld.catalog.problem import Problem, is_script, script_of, unused_in
+from toolcelld.catalog.discovery.sources import PROJECT, Source, ToolFile
+from toolcelld.catalog.problem import Problem, unused_in
 from toolcelld.config.project_file import PROJECT_FILE
 from toolcelld.environments.engine import ENGINES, Engine, EngineName, engine_here
 from toolcelld.files.paths import open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
+from toolcelld.flavours import flavour_of
 
 __all__ = ["Scan", "scan"]
 
@@ -137,9 +137,10 @@ def _scan_directory(
     if source.only:
         entries = [entry for entry in entries if entry.name == source.only]
     else:
-        entries = [entry for entry in entries if not _paths.is_test(entry.name, names)]
-    find = _plugin_candidate if is_plugins else _candidate_or_script if engine is not None else _candidate
-    candidates = [candidate for entry in entries if (candidate := find(place, entry))]
+        entries = [entry for entry in entries if not is_test(entry.name, names)]
+    wanted = "plugins" if is_plugins else "tools"
+    kinds = [kind for kind in KINDS if kind.place == wanted and (engine is not None or not kind.needs_engine)]
+    candidates = [candidate for entry in entries if (candidate := candidate_of(place, entry, kinds))]
     if len(candidates) > FILES_MAX:
         message = f"{len(candidates)} tool files; only the first {FILES_MAX} are used"
         yield Problem(place, "", "broken", message)
@@ -147,20 +148,21 @@ def _scan_directory(
     read = {path[len(place) + 1 :]: found for path, found in contents.items() if isinstance(found, bytes)}
     digest = digest_below(place, source.python, read, plain=plain)
     missing = "" if engine is not None else source.runtime or " or ".join(ENGINES)
-    tool_files = [path for path, _, _ in candidates]
-    notes = not is_plugins and (not source.only or is_script(source.only))
+    tool_files = [candidate.path for candidate in candidates]
+    notes = not is_plugins and (not source.only or needs_engine(source.only))
     yield from unused_in(place, entries, tool_files, missing) if notes else ()
-    for path, stem, _ in candidates[:FILES_MAX]:
+    for candidate in candidates[:FILES_MAX]:
+        path = candidate.path
         content = contents[path]
         if isinstance(content, Problem):
             yield content
             continue
-        runs = engine if is_script(path) else None
+        runs = engine if candidate.kind.needs_engine else None
         yield ToolFile(
             path,
             source.name,
             source.scope,
-            stem,
+            candidate.stem,
             content,
             _digest_of(path, content, digest, source, runs),
             place,
@@ -175,15 +177,16 @@ def _scan_directory(
 
 
 def _contents(
-    candidates: Sequence[tuple[str, str, bool]], paths: dict[str, str], budget: int, *, plain: bool
+    candidates: Sequence[Candidate], paths: dict[str, str], budget: int, *, plain: bool
 ) -> dict[str, bytes | Problem]:
     """Read candidates; return by path what is in each, or why it cannot be used."""
     found: dict[str, bytes | Problem] = {}
-    for path, _, is_link in candidates:
-        if is_link and plain:
+    for candidate in candidates:
+        path = candidate.path
+        if candidate.is_link and plain:
             found[path] = Problem(path, "", "rejected", f"is a link, or has one as its module. {NO_LINKS}")
             continue
-        real = os.path.realpath(path) if is_link else path
+        real = os.path.realpath(path) if candidate.is_link else path
         if (first := paths.setdefault(real, path)) != path:
             found[path] = Problem(path, "", "rejected", f"is the same file as {first}, which is used")
             continue
@@ -200,42 +203,6 @@ def _digest_of(path: str, content: bytes, directory: Digest, source: Source, eng
     own.update(os.fsencode(path) + b"\0" + content)
     own.update(os.fsencode(engine.key) if engine is not None else b"")
     return own.hexdigest()
-
-
-def _candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
-    """Return path, stem and whether a symbolic link is involved, for an entry that may define tools."""
-    name = entry.name
-    if name.startswith(("_", ".")):
-        return None
-    if name.endswith(".py") and name != ".py":
-        return os.path.join(place, name), name[:-3], entry.is_symlink()
-    init = os.path.join(place, name, "__init__.py")
-    try:
-        is_directory = os.path.isdir(os.path.dirname(init)) if entry.is_symlink() else entry.is_dir()
-        if is_directory and os.path.lexists(init):
-            return init, name, entry.is_symlink() or os.path.islink(init)
-    except OSError:
-        pass  # a loop of links or an unreadable directory is not a package
-    return None
-
-
-def _candidate_or_script(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
-    """Return the same where an engine is there, which runs scripts."""
-    if (found := _candidate(place, entry)) is not None or entry.name.startswith((".", "_")):
-        return found
-    if not (path := script_of(place, entry)):
-        return None
-    is_file = os.path.dirname(path) == place
-    stem = os.path.splitext(entry.name)[0] if is_file else entry.name
-    return path, stem, entry.is_symlink() or os.path.islink(path)
-
-
-def _plugin_candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
-    """Return the same for an entry of a directory of plugins."""
-    name = entry.name
-    if name.startswith(("_", ".")) or not name.endswith(PLUGIN_SUFFIX):
-        return None
-    return os.path.join(place, name), name.removesuffix(PLUGIN_SUFFIX), entry.is_symlink()
 
 
 def _read(path: str, budget: int, *, plain: bool) -> bytes | Problem:

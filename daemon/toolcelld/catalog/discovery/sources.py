@@ -7,21 +7,27 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from toolcell import _paths
-from toolcelld.catalog.discovery.flavours import makes_project, project_of, project_places, user_places
+from toolcell._file_kinds import kind_of
 from toolcelld.catalog.discovery.packaged import packaged_tools
 from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
-from toolcelld.config.schema import OTHER_FLAVOURS
 from toolcelld.environments.engine import Engine, EngineName
 from toolcelld.files.owners import walk
 from toolcelld.files.paths import is_below
+from toolcelld.flavours import (
+    OTHER_FLAVOURS,
+    makes_project,
+    plugin_places,
+    project_of,
+    project_places,
+    user_places,
+)
 
 __all__ = [
-    "BUILTIN", "PLUGIN_SUFFIX", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",
+    "BUILTIN", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",
 ]  # fmt: skip
 
-PLUGIN_SUFFIX = ".json"
 PROJECT = "project"
 """The only source that is not the user's own."""
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
@@ -133,7 +139,7 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     }
     plugins = {
         PROJECT: (os.path.join(projects[0], PROJECT_PLUGINS),),
-        "user": tuple(_paths.plugin_directories()),
+        "user": tuple(_paths.plugin_directories(plugin_places())),
     }
     for name, section in config.sources.items():
         if section.directory is not None:
@@ -182,7 +188,7 @@ def _packaged(config: Config, source: Source) -> Iterator[Source]:
     """Yield a source for each file or directory that an installed package brings; they are the user's own."""
     if source.name != "user":
         return
-    for tool in packaged_tools(plugins="omp" in config.daemon.flavours):
+    for tool in packaged_tools(config.daemon.flavours):
         if tool.problem:
             yield replace(
                 source,
@@ -241,7 +247,8 @@ def _source_of(path: str, sources: Sequence[Source]) -> Source:
     """Return a source for a single file, with the settings of the source that contains it, else of the first source."""
     directory, name = os.path.split(path)
     home = next((source for source in sources if directory in source.places), sources[0])
-    is_plugin = name.endswith(PLUGIN_SUFFIX)
+    kind = kind_of(name)
+    is_plugin = kind is not None and kind.place == "plugins"
     return replace(
         home,
         directories=() if is_plugin else (directory,),

@@ -30,10 +30,10 @@ from toolcelld.config.schema import (
     Isolation,
     Keep,
     LimitKeys,
-    Notice,
     ProfileSection,
     ToolSection,
 )
+from toolcelld.flavours import Notice
 from toolcelld.sandbox.policy import Enclosure
 
 __all__ = [
@@ -68,7 +68,7 @@ class Limits:
 
 
 NO_LIMITS = Limits()
-"""What says nothing."""
+"""No limit is set."""
 
 # The configuration's word for each field: {"timeout": "timeout_seconds", …}.
 KEYS: Mapping[str, str] = {info.alias or name: name for name, info in LimitKeys.model_fields.items()}
@@ -315,7 +315,7 @@ def _tightened(
 
 
 def _granted(rules: Rules, profile: ProfileSection | None, sandbox: str) -> tuple[Grant, str, str]:
-    """What is granted by name, and where: of the network the strongest word counts, of secrets all."""
+    """Return what is granted by name, and by which rules: the strongest one decides the network; secrets add up."""
     network: bool | tuple[str, ...] = False
     network_origin = ""
     for origin, rule in rules:

@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Final
@@ -24,13 +24,13 @@ from toolcell import Aborted
 from toolcell._authoring.discover import Exports, exports
 from toolcell._authoring.libraries.modules import install as install_stand_ins
 from toolcell._authoring.pending import NAME as PUSH_PENDING_ACTION
+from toolcell._file_kinds import PYTHON, Loader, kind_of
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 from toolcelld.worker.loading.traceback_text import traceback_text
 
 __all__ = ["Broken", "ToolSource", "description_of", "helpers_of", "load"]
 
 COMPILED: Final = "__pycache__"
-PLUGIN_SUFFIX: Final = ".json"
 HELPERS_MAX: Final = 1000
 """Reported of one tool file; the daemon refuses more."""
 SIBLINGS: Final = "toolcell_siblings"
@@ -211,8 +211,12 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
     Raises:
         Broken: The file cannot be used, or loading was aborted.
     """
-    if source.path.endswith(PLUGIN_SUFFIX):
-        return _load_plugin(source, describe=describe)
+    kind = kind_of(source.path) or PYTHON
+    return LOADERS[kind.loader](source, describe, project)
+
+
+def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -> Exports:
+    """Return the tools of a Python module, which is run. Raises `Broken`."""
     if importlib.machinery.PathFinder not in sys.meta_path:
         raise Broken("import", "this interpreter has no path finder")
     position = sys.meta_path.index(importlib.machinery.PathFinder)
@@ -227,8 +231,8 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
         else f"{source.stem}_tool"
     )
     loader = _SourceLoader(source)
-    kind = importlib.machinery.ModuleSpec if source.package else _FileSpec
-    spec = kind(name, loader, origin=source.path, is_package=source.package)
+    spec_type = importlib.machinery.ModuleSpec if source.package else _FileSpec
+    spec = spec_type(name, loader, origin=source.path, is_package=source.package)
     spec.has_location = True
     if source.package:
         spec.submodule_search_locations = [os.path.dirname(source.path)]
@@ -267,7 +271,7 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
         ) from None
 
 
-def _load_plugin(source: ToolSource, *, describe: bool) -> Exports:
+def _load_plugin(source: ToolSource, describe: bool, project: tuple[str, str]) -> Exports:  # noqa: ARG001  as the other
     """Return the tools of a plugin file, which has no code to run. Raises `Broken`."""
     from toolcell._plugins.load import PluginFileError, read
 
@@ -277,6 +281,13 @@ def _load_plugin(source: ToolSource, *, describe: bool) -> Exports:
         raise Broken("describe" if error.is_json else "syntax", str(error), error.line) from None
     except Aborted as abort:
         raise Broken("describe", f"still reading after {abort}") from None
+
+
+LOADERS: Final[Mapping[Loader, Callable[[ToolSource, bool, tuple[str, str]], Exports]]] = {
+    "module": _load_module,
+    "plugin": _load_plugin,
+}
+"""By what a kind says; files that an engine runs never come here, as their worker is another program."""
 
 
 def _frames_of(source: ToolSource, error: BaseException) -> list[traceback.FrameSummary]:
