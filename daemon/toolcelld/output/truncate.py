@@ -5,7 +5,7 @@ each. While the output fits, the two buffers together are the complete output. `
 counts newlines and keeps slices; `result` decodes and truncates what is held. That is sufficient: a byte that is not
 UTF-8 becomes three bytes (U+FFFD), so `bytes_max` bytes of input are at least `bytes_max` bytes of text.
 
-Both limits apply together, and the notice counts within both. The specifications have its wordings; the line notice is
+Both limits apply together, and the notice counts within both. Its wordings are in `toolcelld.flavours`; the line notice is
 used where only the line limit applied, the byte notice where the byte limit cut more. A line ends with its newline:
 `"a\\n"` is one line. Where the limits leave no room for a notice there is none, and only `cut` is set.
 """
