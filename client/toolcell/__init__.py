@@ -1,41 +1,51 @@
 """The API for tool authors: the decorator `tool`, the context of a call, result types and exceptions.
 
-Importing this package is cheap, because every tool file, every test of one and every short command does it:
-it loads neither asyncio nor pydantic nor logging. Modules that need them are loaded at their first use. Three names,
-`Field`, `ExecResult` and `SessionEvent`, come from such modules, so `__getattr__` imports them; it is hidden from type checkers,
-which would otherwise accept any misspelt name.
+Importing this package loads nothing: every tool file, every test of one and every command does it, and `toolcell call`
+is a process of its own for each call. A name is loaded when it is first used, `from toolcell import tool` included.
+`__getattr__` is hidden from type checkers, which would otherwise accept any misspelt name.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from toolcell._authoring.tool import Tool, tool
-from toolcell._context.context import Abort, ToolContext
-from toolcell._results.content import Content, File, Image, Link, ToolResult
-from toolcell._results.errors import Aborted, Denied, ToolError
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pydantic import Field
 
     from toolcell._authoring.session_events import SessionEvent
+    from toolcell._authoring.tool import Tool, tool
+    from toolcell._context.context import Abort, ToolContext
     from toolcell._context.exec import ExecResult
+    from toolcell._results.content import Content, File, Image, Link, ToolResult
+    from toolcell._results.errors import Aborted, Denied, ToolError
 else:
+    _MODULES = {
+        "Abort": "toolcell._context.context",
+        "Aborted": "toolcell._results.errors",
+        "Content": "toolcell._results.content",
+        "Denied": "toolcell._results.errors",
+        "ExecResult": "toolcell._context.exec",
+        "Field": "pydantic",
+        "File": "toolcell._results.content",
+        "Image": "toolcell._results.content",
+        "Link": "toolcell._results.content",
+        "SessionEvent": "toolcell._authoring.session_events",
+        "Tool": "toolcell._authoring.tool",
+        "ToolContext": "toolcell._context.context",
+        "ToolError": "toolcell._results.errors",
+        "ToolResult": "toolcell._results.content",
+        "tool": "toolcell._authoring.tool",
+    }
 
     def __getattr__(name: str) -> object:
-        if name == "Field":
-            from pydantic import Field
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module 'toolcell' has no attribute {name!r}; it has {', '.join(__all__)}")
+        value = getattr(__import__(module, fromlist=(name,)), name)
+        globals()[name] = value
+        return value
 
-            return Field
-        if name == "ExecResult":
-            from toolcell._context.exec import ExecResult
-
-            return ExecResult
-        if name == "SessionEvent":
-            from toolcell._authoring.session_events import SessionEvent
-
-            return SessionEvent
-        raise AttributeError(f"module 'toolcell' has no attribute {name!r}; it has {', '.join(__all__)}")
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
 
 
 __all__ = [

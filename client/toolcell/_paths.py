@@ -4,15 +4,20 @@ The daemon and its clients both import this module, so that they agree without c
 Directories follow XDG. The runtime directory holds the socket, the lock and the two tokens;
 `TOOLCELL_SOCKET` moves all of them together. The state directory holds what survives a restart.
 Both ends also ask here whether a daemon listens on a socket.
+The command imports this module at its start, so what only annotations need is not imported.
 """
 
 from __future__ import annotations
 
 import os
-import socket as sockets
-from collections.abc import Iterable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Final
 
 __all__ = [
+    "ANSWER_SECONDS",
     "agent_token_path",
     "answers",
     "config_home",
@@ -23,6 +28,9 @@ __all__ = [
     "socket_path",
     "state_directory",
 ]
+
+ANSWER_SECONDS: Final = 5.0
+"""For the first byte of a daemon that listens; one with work to do answers within milliseconds."""
 
 
 def socket_path() -> str:
@@ -37,6 +45,8 @@ def socket_path() -> str:
 
 def answers(socket: str) -> bool:
     """Return whether a daemon listens on a socket; a connection to a local socket succeeds or fails at once."""
+    import socket as sockets  # late: not everybody who wants a path looks for a daemon
+
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:

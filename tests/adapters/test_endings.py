@@ -18,7 +18,8 @@ from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMi
 from toolcell.adapters.read_output import with_handle
 from toolcell.cli._ui import outcome_text
 from toolcell.client import Kind, Outcome
-from toolcell.client._transport.messages import read_outcome, refused
+from toolcell.client._transport.messages import read_outcome
+from toolcell.client._transport.outcomes import refused
 from toolcell.client.errors import refusal_of
 from toolcell.client.outcome import ending_of, failure_text
 from toolcell_proto.v1 import toolcell_pb2 as pb

@@ -28,7 +28,8 @@ from toolcell.client import (
     Text,
     Update,
 )
-from toolcell.client._transport.messages import encode_arguments, read_outcome
+from toolcell.client._transport.json_values import encode_arguments
+from toolcell.client._transport.messages import read_outcome
 from toolcell.client._transport.receive_buffer import ReceiveBuffer
 from toolcell.client._transport.send_queue import SOURCES_MAX, SendQueue
 from toolcell.client.errors import Code, refusal_of

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 __all__ = ["COMPLETE", "main"]
 
@@ -28,8 +31,6 @@ def main() -> NoReturn:
     signals = __import__("_signal")
     if signals.getsignal(signals.SIGINT) is signals.default_int_handler:
         signals.signal(signals.SIGINT, signals.SIG_DFL)
-    import contextlib
-
     from toolcell._platform import unsupported
 
     if (reason := unsupported(sys.platform)) is not None:
@@ -39,6 +40,38 @@ def main() -> NoReturn:
 
     open_standard_streams()
     escape_standard_streams()
+    code: object
+    try:
+        code = _run()
+    except SystemExit as leaving:
+        code = leaving.code
+    except OSError:
+        if not (why := why_output_fails()):
+            raise  # a bug: what a command knows of is a Failure
+        try:  # noqa: SIM105  # contextlib is not loaded for it
+            print(f"toolcell: The output cannot be written: {why}.", file=sys.stderr)
+        except OSError:
+            pass  # that is full, too
+        code = OUTPUT_FAILED
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105
+            stream.flush()
+        except OSError:
+            pass  # the reader has closed the pipe
+    # At once: what a command opened, it has closed, and nothing is gained by taking gRPC's threads down one by one.
+    os._exit(code or 0)
+
+
+def _run() -> object:
+    """Run the command line; return what `sys.exit` takes. Most calls take the short road of `quick`, the rest the whole one."""
+    if "call" in sys.argv and COMPLETE not in os.environ:
+        from .calls import quick
+
+        if (code := quick.run(sys.argv[1:])) is not None:
+            return code
     from ._command_line.app import app
     from ._command_line.usage import run
 
@@ -46,22 +79,4 @@ def main() -> NoReturn:
         from ._command_line.completion import prepare
 
         prepare()
-    code: object
-    try:
-        code = run(app)
-    except SystemExit as leaving:
-        code = leaving.code
-    except OSError:
-        if not (why := why_output_fails()):
-            raise  # a bug: what a command knows of is a Failure
-        with contextlib.suppress(OSError):  # that is full, too
-            print(f"toolcell: The output cannot be written: {why}.", file=sys.stderr)
-        code = OUTPUT_FAILED
-    if code is not None and not isinstance(code, int):
-        print(code, file=sys.stderr)
-        code = 1
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # the reader has closed the pipe
-            stream.flush()
-    # At once: what a command opened, it has closed, and nothing is gained by taking gRPC's threads down one by one.
-    os._exit(code or 0)
+    return run(app)

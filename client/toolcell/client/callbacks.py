@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 from toolcell._results.errors import Denied
-from toolcell.client._transport.messages import read_json
+from toolcell.client._transport.json_values import read_json
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .call import Call

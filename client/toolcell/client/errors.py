@@ -8,19 +8,28 @@ The failure of a tool is never a refusal.
 from __future__ import annotations
 
 import enum
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]  # the stubs are in another package
+from ._transport import wire
+from ._transport.access import WELCOME_SECONDS
 
 if TYPE_CHECKING:
     import grpc
+    from google.rpc import status_pb2  # pyright: ignore[reportMissingTypeStubs]  # the stubs are in another package
 
     from ._transport.http2 import Status
 
 __all__ = ["REMEDIES", "Code", "Refusal", "Refused", "Unavailable", "refusal_of", "refusal_of_end"]
 
 DOMAIN = "toolcell"
+_DETAILS = {
+    "google.rpc.ErrorInfo": wire.ERROR_INFO,
+    "google.rpc.BadRequest": wire.BAD_REQUEST,
+    "google.rpc.QuotaFailure": wire.QUOTA_FAILURE,
+    "google.rpc.RetryInfo": wire.RETRY_INFO,
+}
 
 
 class Code(enum.IntEnum):
@@ -73,6 +82,15 @@ class Refusal:
     remedy: str = ""  # empty if there is no general one
 
 
+NO_ANSWER = Refusal(
+    Code.DEADLINE_EXCEEDED,
+    "unreachable",
+    f"The daemon took the connection and did not answer within {WELCOME_SECONDS:g} s.",
+    REMEDIES["deadline_exceeded"],
+)
+DROPPED = Refusal(Code.UNAVAILABLE, "unreachable", "The daemon ended the connection.")
+
+
 class Refused(Exception):
     """The daemon refused a request.
 
@@ -121,8 +139,8 @@ class Unavailable(Exception):
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
 
 
-def refusal_of(status: status_pb2.Status) -> Refusal:
-    """Decode a Status; what violations of fields and quotas add to the message becomes lines of it.
+def refusal_of(status: status_pb2.Status | wire.Record) -> Refusal:
+    """Decode a Status, of protobuf's or not; what violations of fields and quotas add to the message becomes lines of it.
 
     A field is a name of the contract, so it is named only with what the message does not say; a quota is for people.
     """
@@ -132,16 +150,23 @@ def refusal_of(status: status_pb2.Status) -> Refusal:
     blamed: list[tuple[str, str]] = []
     quotas: set[str] = set()
     for detail in status.details:
-        if detail.Unpack(info := error_details_pb2.ErrorInfo()):
-            if info.domain == DOMAIN and info.reason:
-                reason = info.reason.lower()
-        elif detail.Unpack(bad := error_details_pb2.BadRequest()):
-            blamed += [(violation.field, violation.description) for violation in bad.field_violations]
-        elif detail.Unpack(quota := error_details_pb2.QuotaFailure()):
-            blamed += [(violation.subject, violation.description) for violation in quota.violations]
-            quotas.update(violation.subject for violation in quota.violations)
-        elif detail.Unpack(retry := error_details_pb2.RetryInfo()):
-            retry_seconds = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+        sort = detail.type_url.rpartition("/")[2]
+        if sort not in _DETAILS:
+            continue
+        try:
+            found = wire.decode(_DETAILS[sort], detail.value)
+        except wire.Malformed:
+            continue  # of no daemon of ours; the message says what happened
+        if sort == "google.rpc.ErrorInfo":
+            if found.domain == DOMAIN and found.reason:
+                reason = found.reason.lower()
+        elif sort == "google.rpc.BadRequest":
+            blamed += [(violation.field, violation.description) for violation in found.field_violations]
+        elif sort == "google.rpc.QuotaFailure":
+            blamed += [(violation.subject, violation.description) for violation in found.violations]
+            quotas.update(violation.subject for violation in found.violations)
+        else:
+            retry_seconds = found.retry_delay.seconds + found.retry_delay.nanos / 1e9
     message = status.message or code.name
     for what, why in blamed:
         if why not in message:
@@ -155,7 +180,8 @@ def refusal_of(status: status_pb2.Status) -> Refusal:
 def refusal_of_end(status: Status) -> Refusal:
     """Decode how an RPC ended, whether the daemon said so or the connection was lost."""
     if status.details:
-        return refusal_of(status_pb2.Status.FromString(status.details))
+        with suppress(wire.Malformed):
+            return refusal_of(wire.decode(wire.STATUS, status.details))
     code = Code(status.code)
     if code is Code.UNAVAILABLE:
         message = f"The daemon does not answer: {status.message}"

@@ -17,15 +17,13 @@ from typing import Any, Final, Literal, cast
 
 from .call import Call
 from .callbacks import Service
+from .notes import NOTIFY, note_of
 
 __all__ = ["NOTIFY", "QUESTION", "Question", "note_of", "question_service"]
 
 QUESTION: Final = "ui.question"
 """The service that `context.ui.select`, `input` and `confirm` use."""
-NOTIFY: Final = "ui.notify"
-"""The service that `context.ui.notify` uses: `message`, and `level` (info, warning, error)."""
 OPTIONS_MAX: Final = 100
-LEVELS: Final = ("info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +79,3 @@ def question_service(callback: Callable[[Question], Awaitable[object]]) -> Servi
         return {"value": await callback(Question.read(call, arguments))}
 
     return serve
-
-
-def note_of(arguments: Mapping[str, object]) -> tuple[str, Literal["info", "warning", "error"]]:
-    """Return the message and the level in the arguments of the service `NOTIFY`. Raises ValueError if it has none."""
-    message, level = arguments.get("message"), arguments.get("level")
-    if not isinstance(message, str) or level not in LEVELS:
-        raise ValueError("a note has a message, and the level info, warning or error")
-    return message, level

@@ -18,11 +18,13 @@ from toolcell._session_reasons import DATA_BYTES_MAX, REASONS, SessionReason
 from toolcell._version import VERSION
 from toolcell.client._launch.daemon import find
 from toolcell.client._transport.connection import Connection
-from toolcell.client._transport.messages import encode_arguments, refused
+from toolcell.client._transport.json_values import encode_arguments
+from toolcell.client._transport.outcomes import refused
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from ._transport import tracing
 from ._transport.methods import ToolCellMethods
+from ._transport.wire import PROTOCOL
 from .call import Call, CallState
 from .callbacks import SERVED, Answer, Ask, Service
 from .catalog import Catalog
@@ -31,7 +33,6 @@ from .limits import Limits, encode_limits
 
 __all__ = ["Session", "connect"]
 
-PROTOCOL = 1
 NO_ASYNCIO = (
     "toolcell.client needs a running asyncio event loop, and there is none here; under trio or without a loop use "
     "toolcell.client.blocking, in trio by trio.to_thread.run_sync"

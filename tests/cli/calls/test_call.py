@@ -233,7 +233,20 @@ def test_a_signal_aborts_the_call_and_the_command_says_how_it_ended(here: Projec
 SIGNALLED = """
 import signal
 from toolcell.cli import main
-from toolcell.cli.calls import call
+from toolcell.client._transport import wire
+encode = wire.encode
+def encoded(table, values):
+    if "call" in values:
+        signal.raise_signal(signal.SIGTERM)
+    return encode(table, values)
+wire.encode = encoded
+main()
+"""
+SIGNALLED_WHOLE = """
+import signal
+from toolcell.cli import main
+from toolcell.cli.calls import call, quick
+quick.run = lambda words: None
 start = call.started
 def started(*given):
     running = start(*given)
@@ -244,10 +257,12 @@ main()
 """
 
 
-def test_a_signal_that_comes_with_the_call_aborts_it(here: Project) -> None:
+@pytest.mark.parametrize("program", [SIGNALLED, SIGNALLED_WHOLE], ids=["short", "whole"])
+def test_a_signal_that_comes_with_the_call_aborts_it(here: Project, program: str) -> None:
+    here.run("tools")  # the short road serves tools that are loaded
     mark = here.directory / "mark"
     os.mkfifo(mark)
-    command = [sys.executable, "-c", SIGNALLED, "call", "t_wait", f"mark={mark}"]
+    command = [sys.executable, "-c", program, "call", "t_wait", f"mark={mark}"]
     done = subprocess.run(
         command, cwd=here.directory, env=here.environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
     )  # fmt: skip

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolcell import _paths
 from toolcell._file_kinds import KINDS, kind_of, listed
+from toolcell._paths import ANSWER_SECONDS
 
 from .exit_codes import Exit, Failure
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ANSWER_SECONDS", "CommandContext", "daemon", "listener", "no_answer", "operator", "tool_file"]
 
-ANSWER_SECONDS: Final = 5.0
-"""A daemon with work to do answers within milliseconds."""
 RETRY_SECONDS: Final = 0.05
 """While the queue of the socket is full."""
 _CREDENTIALS: Final = struct.Struct("3i")  # ucred of <sys/socket.h>: process, user, group

@@ -6,8 +6,6 @@ A call's outcome and an output that was cut look as they do in `toolcell.client`
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,12 +13,11 @@ from typing import Any, Final
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from toolcell._printable import json_text
 from toolcell.client._transport.messages import read_catalog, read_outcome
 from toolcell.client.catalog import Problem, ToolInfo
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["output_record", "print_json", "problem", "record", "time_of", "tool"]
+__all__ = ["output_record", "problem", "record", "time_of", "tool"]
 
 # Empty is what they say; of any other string it is "there is none"
 TEXTS: Final = frozenset({"text", "message"})
@@ -54,12 +51,6 @@ def output_record(item: pb.Output) -> dict[str, Any]:
     output = read_outcome(pb.Outcome(output=item), b"").output
     assert output is not None
     return output.to_dict()
-
-
-def print_json(value: Mapping[str, Any]) -> None:
-    """One object on a line of stdout."""
-    sys.stdout.write(json_text(value) + "\n")
-    sys.stdout.flush()
 
 
 def _value(message: Message, name: str) -> Any:

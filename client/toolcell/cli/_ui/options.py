@@ -25,7 +25,7 @@ from toolcell._version import VERSION
 from .connect import CommandContext
 from .directory import no_text, unusable
 from .exit_codes import Exit, Failure
-from .streams import write_own
+from .streams import leave_output, write_own
 from .tables import RED, fitted, prose, styled
 
 __all__ = ["Ending", "HttpOptions", "command", "everywhere", "report"]
@@ -155,8 +155,7 @@ def _run(start: Callable[[], Ending], invocation: CommandContext) -> int:
     except KeyboardInterrupt:
         return Exit.ABORTED
     except BrokenPipeError:
-        # Who reads has had enough; that is no failure, and nothing more must be flushed at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave_output()
         return Exit.OK
     return code
 

@@ -3,6 +3,8 @@
 Most of what a command prints comes from tools, files, agents and other clients. `print` and `write` escape it, also
 where a new command does not think of it (`toolcell._printable`). The two exceptions are named: `write_data` for text
 of a tool that a program may read, exact unless it goes to a terminal, and `write_own` for colours and the cursor.
+
+The command imports this module at its start, so what it needs to escape a text is imported with the first such text.
 """
 
 from __future__ import annotations
@@ -10,14 +12,23 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import BinaryIO, Final, TextIO, cast
 
-from toolcell._printable import printable
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, BinaryIO, Final, TextIO, cast  # noqa: F401  # BinaryIO is cast to
+else:
+
+    def cast(_, value):
+        return value
+
 
 __all__ = [
     "EscapingStream",
     "escape_standard_streams",
+    "leave_output",
     "open_standard_streams",
+    "print_json",
     "why_output_fails",
     "write_data",
     "write_own",
@@ -35,6 +46,8 @@ class EscapingStream(io.TextIOWrapper):
 
     def write(self, text: str, /) -> int:
         """Write a text, escaped."""
+        from toolcell._printable import printable
+
         return self._write(printable(text))
 
     def write_own(self, text: str) -> None:
@@ -74,6 +87,11 @@ def why_output_fails() -> str:
     return failure.strerror or str(failure) if failure is not None else ""
 
 
+def leave_output() -> None:
+    """Write nothing more to stdout, whose reader has had enough; that is no failure, and nothing is flushed at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def escape_standard_streams() -> None:
     """Make stdout and stderr of this process escaping streams; streams that tests replaced stay."""
     sys.stdout = _escaping(sys.stdout)
@@ -83,6 +101,8 @@ def escape_standard_streams() -> None:
 def write_data(stream: TextIO, text: str) -> None:
     """Write text of a tool: escaped on a terminal, unchanged elsewhere."""
     if stream.isatty():
+        from toolcell._printable import printable
+
         stream.write(printable(text))
     else:
         write_own(stream, text)
@@ -94,6 +114,14 @@ def write_own(stream: TextIO, text: str) -> None:
         stream.write_own(text)
     else:
         stream.write(text)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one object as a line of JSON to stdout."""
+    from toolcell._printable import json_text
+
+    sys.stdout.write(json_text(value) + "\n")
+    sys.stdout.flush()
 
 
 def _escaping(stream: TextIO) -> TextIO:

@@ -2,23 +2,26 @@
 
 The line of progress is rewritten in place, and only on a terminal. Whatever else is said takes it away first and
 brings it back, so that nothing is ever mixed into it. Rich could do this too; a call should not pay for importing it.
+Nor for asyncio, which only questions and the figures of a waiting need: `toolcell call` does without it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from toolcell._printable import printable
 
 from .format import clean
 from .streams import write_own
 from .tables import columns_of, prose, width_of
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncGenerator
 
 __all__ = ["LOADING", "Terminal", "Waiting"]
 
@@ -44,7 +47,7 @@ class Terminal:
         self._drawn = False
         self._drawn_at = 0.0
         self._at_start = True
-        self._asking = asyncio.Lock()
+        self._asking: asyncio.Lock | None = None  # made with the first question
 
     @property
     def answers(self) -> bool:
@@ -112,6 +115,8 @@ class Terminal:
     @asynccontextmanager
     async def waiting(self, text: str) -> AsyncGenerator[Waiting]:
         """Say what is waited for, and for how long, if it takes more than a second; see `Waiting`."""
+        import asyncio
+
         waiting = Waiting(self, text)
         ticking = asyncio.create_task(waiting.tick())  # awaited below
         try:
@@ -130,6 +135,10 @@ class Terminal:
 
     async def ask(self, question: str, choices: str) -> str:
         """One line from the person, without its end; empty where the terminal is closed. May be cancelled."""
+        import asyncio
+
+        if self._asking is None:
+            self._asking = asyncio.Lock()
         async with self._asking:
             line, self._line = self._line, ""
             self._erase()
@@ -166,23 +175,30 @@ class Waiting:
     Args:
         terminal: Where it stands.
         text: What is waited for.
+        began: Since when, by the monotonic clock; default: now.
     """
 
-    def __init__(self, terminal: Terminal, text: str) -> None:
+    def __init__(self, terminal: Terminal, text: str, *, began: float | None = None) -> None:
         self.text = text
         self._terminal = terminal
         # The mutable state: whether it has ended, and whether it has said anything.
         self._ended = False
         self._shown = False
+        self._began = time.monotonic() if began is None else began
 
     async def tick(self) -> None:
         """Rewrite the line each second; ends with the waiting."""
-        began = time.monotonic()
+        import asyncio
+
         while not self._ended:
             await asyncio.sleep(WAITING_SECONDS)
-            if not self._ended:
-                self._shown = True
-                self._terminal.show_line(f"{self.text} ({time.monotonic() - began:.0f} s)")
+            self.say()
+
+    def say(self) -> None:
+        """Rewrite the line, unless the waiting has ended."""
+        if not self._ended:
+            self._shown = True
+            self._terminal.show_line(f"{self.text} ({time.monotonic() - self._began:.0f} s)")
 
     def end(self) -> None:
         """Take the line away. Idempotent."""
@@ -193,6 +209,8 @@ class Waiting:
 
 async def _typed() -> str:
     """What is typed, up to Enter."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     descriptor = sys.stdin.fileno()

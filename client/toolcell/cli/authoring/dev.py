@@ -20,11 +20,13 @@ from typing import Any, Final
 from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean, shown_path
-from toolcell.cli._ui.json_output import print_json, problem
+from toolcell.cli._ui.json_output import problem
+from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_prose
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.cli.calls.arguments import ParsedArguments, fit, read
-from toolcell.cli.calls.call import asking, file_of, services, shown, started, tell, tool_of
+from toolcell.cli.calls.call import asking, file_of, services, shown, started, tool_of
+from toolcell.cli.calls.display import tell
 from toolcell.client import Call, Catalog, Problem, Session, connect
 from toolcell.client._launch.daemon import Daemon
 from toolcell.client._transport.operator import operate
@@ -218,7 +220,7 @@ async def _show(context: CommandContext, terminal: Terminal, running: Call) -> N
         show(event)
     outcome = await running
     terminal.clear()
-    tell(context, terminal, running, outcome, events=context.as_json)
+    tell(terminal, running.id, running.tool, outcome, events=context.as_json)
 
 
 def _tell_changes(context: CommandContext, catalog: Catalog, before: Snapshot | None, now: Snapshot) -> None:

@@ -3,40 +3,41 @@
 Two steps, because the second needs the tool's schema and the first can fail before any daemon is asked.
 `read` takes the words apart and fetches files; `fit` turns text into what the schema wants of it.
 Text that does not fit stays text: the tool's own validation says better what is wrong with it.
+
+`toolcell call` imports this module for each call, so it does without `re`, and imports what few arguments need with them.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias, cast
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, NoReturn, TypeAlias, cast
 
-from toolcell.cli._ui.exit_codes import Exit, Failure
+    Schema: TypeAlias = Mapping[str, Any]
+else:
+
+    def cast(_, value):
+        return value
+
 
 __all__ = ["ParsedArguments", "fit", "read"]
-
-Schema: TypeAlias = Mapping[str, Any]
 
 ARGUMENTS_BYTES_MAX = 16 * 1024 * 1024  # what a call may carry; a longer file needs not be read
 REFERENCES_MAX = 16  # `$ref` to a `$ref`; one that leads to itself ends here
 
-_WORD = re.compile(r"([^=]*?)(:?=)(.*)", re.DOTALL)
-_READ_AS: dict[str, re.Pattern[str]] = {
-    "integer": re.compile(r"[+-]?\d{1,4000}"),
-    "number": re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"),
-}
+DIGITS_MAX = 4000  # of an integer; Python reads 4300
 _BOOLEANS = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
 class ParsedArguments:
     """What the command line gives: whole values, and texts in their order."""
 
-    values: Mapping[str, Any]
-    texts: Mapping[str, Sequence[str]]
+    __slots__ = ("texts", "values")
+
+    def __init__(self, values: Mapping[str, Any], texts: Mapping[str, Sequence[str]]) -> None:
+        self.values = values
+        self.texts = texts
 
 
 def read(words: Sequence[str], whole: str | None = None) -> ParsedArguments:
@@ -48,10 +49,11 @@ def read(words: Sequence[str], whole: str | None = None) -> ParsedArguments:
     texts: dict[str, list[str]] = {}
     exact: set[str] = set()
     for word in words:
-        match = _WORD.fullmatch(word)
-        if match is None or not match[1]:
+        key, sign, value = word.partition("=")
+        if sign and key.endswith(":"):
+            key, sign = key[:-1], ":="
+        if not sign or not key:
             _refuse(f"{word!r} is no argument.", "Write key=value, or 'key:=JSON'.")
-        key, sign, value = match.groups()
         if key in exact or (sign == ":=" and key in texts):
             _refuse(f"{key} is given twice.", f'An array is {key}=a {key}=b, or \'{key}:=["a", "b"]\'.')
         if sign == ":=":
@@ -89,17 +91,19 @@ def _fitted(text: str, options: Sequence[Schema]) -> Any:
     if text in choices or "string" in types:
         return text
     for choice in choices:
-        if not isinstance(choice, str) and json.dumps(choice) == text:
+        if not isinstance(choice, str) and _dumped(choice) == text:
             return choice
-    if "integer" in types and _READ_AS["integer"].fullmatch(text):
+    if "integer" in types and _is_integer(text):
         return int(text)
-    if "number" in types and _READ_AS["number"].fullmatch(text):
+    if "number" in types and _is_number(text):
         return float(text) if any(letter in text for letter in ".eE") else int(text)
     if "boolean" in types and text.lower() in _BOOLEANS:
         return _BOOLEANS[text.lower()]
     if "null" in types and text == "null":
         return None
     if "object" in types and text.lstrip().startswith("{"):
+        import json
+
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
@@ -110,6 +114,32 @@ def _fitted(text: str, options: Sequence[Schema]) -> Any:
 def _types(option: Schema) -> list[str]:
     kind = option.get("type")
     return [str(name) for name in cast("list[object]", kind)] if isinstance(kind, list) else [str(kind)]
+
+
+def _is_integer(text: str) -> bool:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return digits.isdecimal() and len(digits) <= DIGITS_MAX
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number as JSON and people write it: "3", "-.5", "2.", "1e-3"."""
+    amount = text[1:] if text[:1] in ("+", "-") else text
+    for letter in "eE":
+        if letter in amount:
+            amount, _, power = amount.partition(letter)
+            if not (power[1:] if power[:1] in ("+", "-") else power).isdecimal():
+                return False
+            break
+    whole, _, rest = amount.partition(".")
+    return (
+        (whole + rest).isdecimal() and (whole == "" or whole.isdecimal()) and (rest == "" or rest.isdecimal())
+    )
+
+
+def _dumped(value: object) -> str:
+    import json
+
+    return json.dumps(value)
 
 
 def _choices(option: Schema) -> list[Any]:
@@ -139,7 +169,7 @@ def _options(schema: Schema, root: Schema, depth: int = 0) -> Iterator[Schema]:
 
 
 def _mapping(value: object) -> Schema:
-    return cast("Schema", value) if isinstance(value, Mapping) else {}
+    return cast("Schema", value) if isinstance(value, dict) else {}
 
 
 def _object(whole: str, files: _Files) -> dict[str, Any]:
@@ -153,6 +183,8 @@ def _object(whole: str, files: _Files) -> dict[str, Any]:
 
 
 def _json(key: str, text: str) -> Any:
+    import json
+
     def constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is no JSON")
 
@@ -193,8 +225,12 @@ class _Files:
         if self._stdin_for:
             _refuse(f"{key} and {self._stdin_for} both want stdin.", "Put one of them into a file.")
         self._stdin_for = key
+        import sys
+
         return sys.stdin.buffer.read(ARGUMENTS_BYTES_MAX + 1)
 
 
 def _refuse(message: str, remedy: str = "") -> NoReturn:
+    from toolcell.cli._ui.exit_codes import Exit, Failure
+
     raise Failure(Exit.USAGE, "usage", message, remedy)

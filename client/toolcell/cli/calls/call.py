@@ -11,24 +11,20 @@ import asyncio
 import os
 import shutil
 import signal
-import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
-from datetime import datetime
 from typing import Any
 
 from toolcell._file_kinds import kind_of, tool_stem
 from toolcell._units import format_seconds
-from toolcell.cli._ui import outcome_text
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Failure
 from toolcell.cli._ui.format import clean
-from toolcell.cli._ui.json_output import print_json
-from toolcell.cli._ui.streams import write_data
-from toolcell.cli._ui.tables import fitted
+from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import LOADING, Terminal
 from toolcell.cli.calls.arguments import fit, read
+from toolcell.cli.calls.display import show_log, show_note, tell
 from toolcell.cli.calls.kept_session import KEPT_SECONDS, check_name, keep
 from toolcell.client import (
     Answer,
@@ -37,7 +33,6 @@ from toolcell.client import (
     Catalog,
     Event,
     Log,
-    Outcome,
     Progress,
     Question,
     Session,
@@ -48,7 +43,8 @@ from toolcell.client import (
 from toolcell.client._launch.daemon import Daemon, Private
 from toolcell.client._transport.operator import operate
 from toolcell.client.callbacks import Service
-from toolcell.client.forms import NOTIFY, QUESTION, note_of
+from toolcell.client.forms import QUESTION
+from toolcell.client.notes import NOTIFY
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = [
@@ -60,7 +56,6 @@ __all__ = [
     "services",
     "shown",
     "started",
-    "tell",
     "tool_of",
     "wait_for_catalog",
 ]
@@ -118,7 +113,7 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
                     show(event)
                 outcome = await running
             terminal.clear()
-    tell(context, terminal, running, outcome, events=options.events)
+    tell(terminal, running.id, running.tool, outcome, as_json=context.as_json, events=options.events)
     return KIND_EXITS[outcome.kind.value]
 
 
@@ -214,10 +209,8 @@ def shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
         match event:
             case Progress(done=done, total=total, message=message):
                 terminal.progress(running.tool, done, total, message)
-            case Log(source="log", level=level, text=text):
-                terminal.log(f"{level}: {text}\n")
-            case Log(text=text):
-                terminal.piece(text)
+            case Log(source=source, level=level, text=text):
+                show_log(terminal, level, source, text)
             case _:
                 pass
 
@@ -262,8 +255,7 @@ def services(terminal: Terminal) -> dict[str, Service]:
     """Return what `context.abort` and `context.ui` need: notes always, questions with a terminal."""
 
     async def notify(call: Call, **arguments: object) -> None:
-        message, level = note_of(arguments)
-        terminal.note(f"{call.tool}: {level}: {clean(message)}\n")
+        show_note(terminal, call.tool, arguments)
 
     async def question(question: Question) -> object:
         lines = [f"{question.call.tool}: {clean(question.message)}"]
@@ -315,23 +307,3 @@ def interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[], 
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-
-
-def tell(
-    context: CommandContext, terminal: Terminal, running: Call, outcome: Outcome, *, events: bool = False
-) -> None:
-    """The result to stdout, the rest to stderr; with `events` as the last of the events."""
-    record = {"call_id": running.id, "tool": running.tool, **outcome.to_dict()}
-    if events:
-        print_json({"event": "outcome", **record})
-        return
-    if context.as_json:
-        print_json(record)
-        return
-    if text := outcome_text.result(outcome):
-        write_data(sys.stdout, text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
-    for remark in outcome_text.remarks(running.tool, outcome, datetime.now().astimezone()):
-        terminal.note(f"{remark}\n")
-    if message := outcome_text.message(running.tool, outcome):
-        terminal.say(fitted(message, sys.stderr))

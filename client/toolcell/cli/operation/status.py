@@ -20,12 +20,13 @@ from toolcell._version import VERSION
 from toolcell.cli._ui.connect import ANSWER_SECONDS, CommandContext, listener, no_answer
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import ago, clean
-from toolcell.cli._ui.json_output import print_json, record, time_of
+from toolcell.cli._ui.json_output import record, time_of
+from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import Refused
 from toolcell.client._launch.daemon import Daemon, find
-from toolcell.client._transport.channel import START_IT
+from toolcell.client._transport.access import START_IT
 from toolcell.client._transport.operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb

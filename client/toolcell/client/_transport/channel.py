@@ -1,28 +1,21 @@
-"""A channel to one daemon, with the token that it wants to see.
-
-The token lies beside the socket. A program that could replace either could impersonate the daemon, so nothing is
-sent before their directory is known to be ours alone.
-"""
+"""A channel to one daemon, with the token that it wants to see."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import stat
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from toolcell.client.errors import Code, Refused, Unavailable, refusal_of_end
 
+from .access import START_IT, check_directory, read_token
 from .http2 import Status
 from .methods import Method, RequestT, ResponseT
 from .rpc import Link, open_link
 
 __all__ = ["Channel", "dial"]
 
-TOKEN_BYTES_MAX = 4096  # a token is 43 characters; a file that is longer is something else
-START_IT = "Start the daemon: toolcell serve"
 QUEUED_MAX = 64  # responses that wait to be taken; more of them wait in the daemon
 OVERTIME_SECONDS = 1.0
 """For the daemon, which knows the deadline, to say that it has passed; a daemon that hangs says nothing."""
@@ -97,39 +90,3 @@ async def dial(socket: str, token_path: str) -> AsyncGenerator[Channel]:
         yield Channel(link)
     finally:
         await link.close()
-
-
-def check_directory(socket: str) -> None:
-    """Raise Unavailable unless the socket's directory is ours, and ours alone."""
-    directory = os.path.dirname(socket)
-    try:
-        found = os.stat(directory)
-    except FileNotFoundError as error:
-        raise Unavailable(f"No daemon runs here: there is no {directory}.", START_IT) from error
-    except OSError as error:
-        raise Unavailable(
-            f"The daemon's directory {directory} cannot be looked at: {error.strerror}."
-        ) from error
-    mode = stat.S_IMODE(found.st_mode)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or mode & 0o077:
-        raise Unavailable(
-            f"{directory} (owner {found.st_uid}, mode {mode:04o}) is not safe: "
-            f"the directory of the socket must be owned by user {os.getuid()} with mode 0700.",
-            f"If it is yours: chmod 700 {directory}",
-        )
-
-
-def read_token(path: str) -> str:
-    """The token in a file. Raises Unavailable."""
-    try:
-        with open(path, "rb") as file:
-            token = file.read(TOKEN_BYTES_MAX + 1).decode("ascii").strip()
-    except FileNotFoundError as error:
-        raise Unavailable(f"No daemon runs here: there is no token at {path}.", START_IT) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unavailable(f"The token at {path} cannot be read: {error}.") from error
-    if not token or len(token) > TOKEN_BYTES_MAX:
-        raise Unavailable(
-            f"The file {path} holds no token.", "End the daemon and start it again: toolcell serve"
-        )
-    return token

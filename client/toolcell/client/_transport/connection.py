@@ -24,13 +24,14 @@ from toolcell.client._launch.daemon import Daemon
 from toolcell.client.call import Call, CallState
 from toolcell.client.callbacks import AskCallback, Service, answer, serve
 from toolcell.client.catalog import Catalog
-from toolcell.client.errors import Code, Refusal, Refused, Unavailable, refusal_of
+from toolcell.client.errors import DROPPED, Code, Refusal, Refused, Unavailable, refusal_of
 from toolcell.client.events import Gap
-from toolcell.client.outcome import NOT_UNDONE, Kind, Outcome
+from toolcell.client.outcome import Outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .channel import Channel, dial
-from .messages import read_catalog, read_event, read_outcome, refused
+from .messages import read_catalog, read_event, read_outcome
+from .outcomes import lost, refused
 from .receive_buffer import ReceiveBuffer
 from .stream import Stream
 
@@ -41,7 +42,6 @@ RETRY_MAX_SECONDS = 1.0
 CLOSE_SECONDS = 60.0  # the daemon's own ladder is shorter; this is for one that hangs
 
 LEFT = Refusal(Code.FAILED_PRECONDITION, "session_closed", "The session has been left.")
-DROPPED = Refusal(Code.UNAVAILABLE, "unreachable", "The daemon ended the connection.")
 FINAL = frozenset(
     {"superseded", "wrong_token", "session_exists", "version_mismatch"}
 )  # asking again changes nothing
@@ -320,10 +320,4 @@ class Connection:
 
 def _lost(state: CallState, message: str, reason: str = "") -> Outcome:
     """The ending of a call whose outcome is lost."""
-    return Outcome(
-        Kind.internal,
-        "superseded" if reason == "superseded" else "connection_lost",
-        f"{message}\n{NOT_UNDONE}" if state.sent else message,
-        ran=state.sent,
-        side_effects_possible=state.sent,
-    )
+    return lost(message, reason, sent=state.sent)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from toolcell.client.errors import REMEDIES, Code, Refusal, refusal_of_end
+from toolcell.client.errors import NO_ANSWER, Code, Refusal, refusal_of_end
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
+from .access import WELCOME_SECONDS
 from .methods import ToolCellMethods
 from .receive_buffer import ReceiveBuffer
 from .rpc import Link, Rpc
@@ -24,14 +25,7 @@ __all__ = ["Stream"]
 
 ACKNOWLEDGE_AFTER_SECONDS = 0.5  # how long the daemon keeps the last outcome for nothing
 ACKNOWLEDGE_AFTER_BYTES = 256 * 1024  # a quarter of what the daemon retains
-WELCOME_SECONDS = 15.0  # a daemon that is alive answers at once; one that swaps may need seconds
 
-NO_ANSWER = Refusal(
-    Code.DEADLINE_EXCEEDED,
-    "unreachable",
-    f"The daemon took the connection and did not answer within {WELCOME_SECONDS:g} s.",
-    REMEDIES["deadline_exceeded"],
-)
 NO_WELCOME = Refusal(
     Code.INTERNAL, "rude", "The daemon did not begin with its Welcome; is it a daemon of ours?"
 )

@@ -1,0 +1,182 @@
+"""Outcomes of messages: of protobuf's, or of `wire.Record`s, which have the same attributes.
+
+Every message becomes a frozen value, and nothing of protobuf leaves the client; who holds an Outcome does not hold the
+64 KiB message that it came in.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from toolcell.client.outcome import (
+    NOT_UNDONE,
+    Block,
+    Facts,
+    FileData,
+    ImageData,
+    Kind,
+    Outcome,
+    Output,
+    ResourceLink,
+    Stopped,
+    Text,
+)
+
+from .json_values import DECODER
+
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    from toolcell.client.errors import Refusal
+    from toolcell_proto.v1 import toolcell_pb2 as pb
+
+    from .wire import Record
+
+__all__ = ["KINDS", "STOPPED", "lost", "read_body", "read_facts", "read_outcome", "refused"]
+
+KINDS: Mapping[int, Kind] = {
+    1: Kind.ok,
+    2: Kind.tool_error,
+    3: Kind.invalid_arguments,
+    4: Kind.denied,
+    5: Kind.aborted,
+    6: Kind.timed_out,
+    7: Kind.limit_exceeded,
+    8: Kind.crashed,
+    9: Kind.internal,
+}
+"""By the numbers of OutcomeKind; a test holds both together."""
+STOPPED: Mapping[int, Stopped] = {1: "settled", 2: "killed", 3: "best_effort"}
+"""By the numbers of the enum Stopped."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read_outcome(message: pb.Outcome | Record, body: bytes, facts: Callable[[], Facts]) -> Outcome:
+    """How a call ended.
+
+    Args:
+        message: The message.
+        body: The message's own body with all its chunks.
+        facts: Reads the facts of the message; it is called when somebody looks at them.
+    """
+    try:
+        content, details, structured = read_body(body)
+        metadata: Mapping[str, Any] = json.loads(message.metadata) if message.metadata else {}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return Outcome(
+            Kind.internal,
+            "unreadable_result",
+            f"The daemon sent a result that cannot be read: {error}",
+            ran=message.ran,
+            facts=facts(),
+            side_effects_possible=message.ran,
+        )
+    return Outcome(
+        kind=KINDS.get(message.kind, Kind.internal),
+        cause=message.cause or None,
+        message=message.message,
+        content=content,
+        details=details,
+        metadata=metadata,
+        output=_read_output(message.output) if message.HasField("output") else None,
+        ran=message.ran,
+        stopped=STOPPED.get(message.stopped),
+        side_effects_possible=message.side_effects_possible,
+        structured=structured,
+        notes=tuple(message.notes),
+    ).decode_facts_later(facts)
+
+
+def refused(refusal: Refusal) -> Outcome:
+    """A refusal of a call, as the Outcome that the call ends with."""
+    message = f"{refusal.message}\n  {refusal.remedy}" if refusal.remedy else refusal.message
+    return Outcome(Kind.refused, refusal.reason, message)
+
+
+def lost(message: str, reason: str, *, sent: bool) -> Outcome:
+    """The outcome of a call whose own is lost with the connection.
+
+    Args:
+        message: What happened.
+        reason: The reason of the refusal that ended the stream; "" if there was none.
+        sent: Whether the daemon may have had the call.
+    """
+    return Outcome(
+        Kind.internal,
+        "superseded" if reason == "superseded" else "connection_lost",
+        f"{message}\n{NOT_UNDONE}" if sent else message,
+        ran=sent,
+        side_effects_possible=sent,
+    )
+
+
+def read_body(body: bytes) -> tuple[tuple[Block, ...], Any, bool]:
+    """The blocks, the details, and whether these fit the tool's output schema."""
+    if not body:
+        return (), None, False
+    value = DECODER.decode(body.decode())
+    content = tuple([_read_block(block) for block in value.get("content", ())])
+    return content, value.get("details"), value.get("structured") is True
+
+
+def _read_block(block: dict[str, Any]) -> Block:
+    match block["type"]:
+        case "text":
+            return Text(block["text"])
+        case "image":
+            return ImageData(base64.b64decode(block["data"]), block["mime_type"])
+        case "file":
+            return FileData(base64.b64decode(block["data"]), block["mime_type"], block["name"])
+        case "resource_link":
+            return ResourceLink(block["uri"], block.get("name"), block.get("mime_type"))
+        case other:
+            raise ValueError(
+                f"a content block of the unknown type {other!r}; is this client older than the daemon?"
+            )
+
+
+def read_facts(facts: pb.Facts | Record) -> Facts:
+    """The measurements of a call."""
+    return Facts(
+        facts.queue_seconds,
+        facts.run_seconds,
+        facts.cpu_seconds,
+        facts.memory_peak_bytes,
+        facts.output_bytes,
+        facts.spilled_bytes,
+        facts.worker_id,
+        facts.generation,
+        facts.leftover_processes,
+        facts.leftover_threads,
+        facts.state_lost,
+        facts.stop_seconds,
+        facts.killed_processes,
+        tuple(_read_output(log) for log in facts.logs),
+        tuple(facts.refused_hosts),
+        tuple(facts.moved_aside),
+    )
+
+
+def _read_output(output: pb.Output | Record) -> Output:
+    expires = _read_time(output.expires) if output.HasField("expires") else None
+    return Output(
+        output.output_id,
+        output.total_bytes,
+        output.total_lines,
+        output.kept_bytes,
+        output.complete,
+        expires,
+        output.source,
+        output.reason,
+    )
+
+
+def _read_time(time: Timestamp | Record) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
+    except OverflowError:  # of no daemon of ours
+        return None
