@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -106,6 +107,28 @@ def test_silence_while_a_question_is_open_is_none() -> None:
         await asyncio.sleep(1)
         assert expired == []
         clock.pause()
+
+    on_a_loop(life)
+
+
+@pytest.mark.parametrize("kind", [PausableTimer, IdleTimer])
+def test_a_clock_that_has_ended_never_expires_and_holds_nobody(
+    kind: type[PausableTimer | IdleTimer],
+) -> None:
+    async def life(loop: JumpingLoop) -> None:
+        class Caller:
+            def expired(self) -> None:
+                raise AssertionError
+
+        caller = Caller()
+        alive = weakref.ref(caller)
+        clock = kind(1.0, caller.expired)
+        clock.run()
+        clock.end()
+        clock.run()
+        await asyncio.sleep(10)
+        del caller
+        assert alive() is None
 
     on_a_loop(life)
 
