@@ -45,7 +45,7 @@ def socket_path() -> str:
 
 def answers(socket: str) -> bool:
     """Return whether a daemon listens on a socket; a connection to a local socket succeeds or fails at once."""
-    import socket as sockets  # late: not everybody who wants a path looks for a daemon
+    import socket as sockets  # late: it takes longer to import than this module, and only this function needs it
 
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
         probe.setblocking(False)

@@ -412,9 +412,21 @@ async def test_of_the_messages_of_a_session_the_newest_are_kept(monkeypatch: pyt
     assert await events.replay_events_after(first, send) is None
 
 
+@contextmanager
+def patient(daemon: RunningDaemon) -> Iterator[None]:
+    """Have a daemon give aborted tools time to end by themselves, also where other programs have the processors."""
+    before = daemon.config.read_text()
+    daemon.configure('[daemon]\nabort_grace = "60s"\n')
+    try:
+        yield
+    finally:
+        daemon.config.write_text(before)
+        daemon.reload()
+
+
 def test_the_end_of_the_server_stops_what_runs(kit: RunningDaemon, tmp_path: Path) -> None:
     token = tmp_path / "made" / "token"
-    with serving(kit, token) as door:
+    with patient(kit), serving(kit, token) as door:
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
         call: dict[str, Any] = {
             "name": "kit_waits",

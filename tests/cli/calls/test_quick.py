@@ -1,4 +1,4 @@
-"""The short road of `toolcell call`: what it serves, and that nobody can tell it from the whole command by what is printed."""
+"""The short road of `toolcell call`: what it serves, and that it prints byte for byte what the whole command prints."""
 
 from __future__ import annotations
 

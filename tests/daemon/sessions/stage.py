@@ -46,7 +46,7 @@ from toolcelld.sessions import session as session_module
 from toolcelld.sessions.registry import Sessions
 from toolcelld.sessions.session import Session
 
-__all__ = ["CALLS_PER_SESSION", "LINGER_SECONDS", "STATES", "Line", "Stage", "staged"]
+__all__ = ["CALLS_PER_SESSION", "LINGER_SECONDS", "STATES", "Cell", "Line", "Stage", "staged"]
 
 CALLS_PER_SESSION = 3
 LINGER_SECONDS = 10.0

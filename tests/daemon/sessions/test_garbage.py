@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
-from tests.daemon.sessions.stage import STATES, Line, Stage, staged
+from tests.daemon.sessions.stage import STATES, Cell, Line, Stage, staged
 from tests.garbage import garbage
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -32,7 +32,9 @@ async def run(stage: Stage, line: Line, tool: str, number: int, *, aborted: bool
     await stage.settle()
     for worker in list(stage.pool.workers):
         if session.calls:
-            worker.cell.report()  # type: ignore[attr-defined]
+            cell: object = worker.cell
+            assert isinstance(cell, Cell)
+            cell.report()
             await stage.settle()
     for call_id in list(session.calls):
         session.abort(call_id, Stop(Kind.ABORTED, "client", "by the operator"))

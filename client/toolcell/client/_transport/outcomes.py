@@ -61,7 +61,7 @@ def read_outcome(message: pb.Outcome | Record, body: bytes, facts: Callable[[], 
     Args:
         message: The message.
         body: The message's own body with all its chunks.
-        facts: Reads the facts of the message; it is called when somebody looks at them.
+        facts: Reads the facts of the message; called when they are first accessed.
     """
     try:
         content, details, structured = read_body(body)

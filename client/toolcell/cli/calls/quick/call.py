@@ -67,7 +67,7 @@ class CallOnLine:
         self._terminal: Terminal | None = None
         self._waiting: Waiting | None = None
         self._began = time.monotonic()
-        # When the waiting is shown next; 0 where nothing is waited for any more, or nobody sees it
+        # When the line about the waiting is printed next; 0 for never: after the first news, and where stderr is no terminal
         self._next_tick = self._began + 1 if sys.stderr.isatty() and not plan.quiet else 0.0
 
     def run(self, directory: str, given: ParsedArguments | None, timeout_seconds: float | None) -> int:
