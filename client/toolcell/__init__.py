@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from toolcell._results.content import Content, File, Image, Link, ToolResult
     from toolcell._results.errors import Aborted, Denied, ToolError
 else:
+    from toolcell._lazy import lazy as _lazily
+
     _MODULES = {
         "Abort": "toolcell._context.context",
         "Aborted": "toolcell._results.errors",
@@ -35,17 +37,7 @@ else:
         "ToolResult": "toolcell._results.content",
         "tool": "toolcell._authoring.tool",
     }
-
-    def __getattr__(name: str) -> object:
-        module = _MODULES.get(name)
-        if module is None:
-            raise AttributeError(f"module 'toolcell' has no attribute {name!r}; it has {', '.join(__all__)}")
-        value = getattr(__import__(module, fromlist=(name,)), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _lazily(__name__, globals(), _MODULES)
 
 
 __all__ = [

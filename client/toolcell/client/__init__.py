@@ -38,49 +38,41 @@ if TYPE_CHECKING:
     )
     from .session import Session, connect
 else:
+    from toolcell._lazy import lazy as _lazily
+
     _MODULES = {
-        "Answer": "callbacks",
-        "Ask": "callbacks",
-        "Block": "outcome",
-        "Call": "call",
-        "CallFailed": "outcome",
-        "Catalog": "catalog",
-        "Event": "events",
-        "Facts": "outcome",
-        "FileData": "outcome",
-        "Gap": "events",
-        "ImageData": "outcome",
-        "Kind": "outcome",
-        "Limits": "limits",
-        "Log": "events",
-        "Metadata": "events",
-        "Outcome": "outcome",
-        "Output": "outcome",
-        "Problem": "catalog",
-        "Progress": "events",
-        "Question": "forms",
-        "Refused": "errors",
-        "ResourceLink": "outcome",
-        "Session": "session",
-        "Started": "events",
-        "Text": "outcome",
-        "ToolInfo": "catalog",
-        "Unavailable": "errors",
-        "Update": "events",
-        "connect": "session",
-        "question_service": "forms",
+        "Answer": "toolcell.client.callbacks",
+        "Ask": "toolcell.client.callbacks",
+        "Block": "toolcell.client.outcome",
+        "Call": "toolcell.client.call",
+        "CallFailed": "toolcell.client.outcome",
+        "Catalog": "toolcell.client.catalog",
+        "Event": "toolcell.client.events",
+        "Facts": "toolcell.client.outcome",
+        "FileData": "toolcell.client.outcome",
+        "Gap": "toolcell.client.events",
+        "ImageData": "toolcell.client.outcome",
+        "Kind": "toolcell.client.outcome",
+        "Limits": "toolcell.client.limits",
+        "Log": "toolcell.client.events",
+        "Metadata": "toolcell.client.events",
+        "Outcome": "toolcell.client.outcome",
+        "Output": "toolcell.client.outcome",
+        "Problem": "toolcell.client.catalog",
+        "Progress": "toolcell.client.events",
+        "Question": "toolcell.client.forms",
+        "Refused": "toolcell.client.errors",
+        "ResourceLink": "toolcell.client.outcome",
+        "Session": "toolcell.client.session",
+        "Started": "toolcell.client.events",
+        "Text": "toolcell.client.outcome",
+        "ToolInfo": "toolcell.client.catalog",
+        "Unavailable": "toolcell.client.errors",
+        "Update": "toolcell.client.events",
+        "connect": "toolcell.client.session",
+        "question_service": "toolcell.client.forms",
     }
-
-    def __getattr__(name: str) -> object:
-        module = _MODULES.get(name)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(__import__(f"{__name__}.{module}", fromlist=(name,)), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _lazily(__name__, globals(), _MODULES)
 
 
 __all__ = [
