@@ -20,7 +20,7 @@ from google.rpc import status_pb2  # pyright: ignore[reportMissingTypeStubs]  # 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell.client._transport.http2 import Connection, End, Message, Status
+from toolcell.client._grpc.http2 import Connection, End, Message, Status
 
 SECONDS_MAX = 20.0
 SERVICE = "test.Service"

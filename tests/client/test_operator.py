@@ -13,9 +13,9 @@ import pytest
 from google.protobuf.descriptor import ServiceDescriptor
 
 from toolcell.client import Refused, Unavailable
+from toolcell.client._grpc import channel, rpc
+from toolcell.client._grpc.methods import Method, OperatorMethods, ToolCellMethods
 from toolcell.client._launch.daemon import Running
-from toolcell.client._transport import channel, rpc
-from toolcell.client._transport.methods import Method, OperatorMethods, ToolCellMethods
 from toolcell.client._transport.operator import Operator, operate  # pyright: ignore[reportPrivateUsage]  # ours, for the command
 from toolcell_proto.v1 import operator_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb

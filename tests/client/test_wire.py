@@ -12,7 +12,8 @@ from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMi
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell.client._transport import outcomes, wire
+from toolcell.client._grpc import wire
+from toolcell.client._transport import outcomes
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 TABLES: dict[str, tuple[wire.Table, type[Message]]] = {

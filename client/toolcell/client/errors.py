@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ._transport import wire
-from ._transport.access import WELCOME_SECONDS
+from ._grpc.access import WELCOME_SECONDS
+from ._grpc import wire
 
 if TYPE_CHECKING:
     import grpc
     from google.rpc import status_pb2  # pyright: ignore[reportMissingTypeStubs]  # the stubs are in another package
 
-    from ._transport.http2 import Status
+    from ._grpc.http2 import Status
 
 __all__ = ["REMEDIES", "Code", "Refusal", "Refused", "Unavailable", "refusal_of", "refusal_of_end"]
 

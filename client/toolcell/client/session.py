@@ -22,9 +22,9 @@ from toolcell.client._transport.json_values import encode_arguments
 from toolcell.client._transport.outcomes import refused
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
+from ._grpc.methods import ToolCellMethods
+from ._grpc.wire import PROTOCOL
 from ._transport import tracing
-from ._transport.methods import ToolCellMethods
-from ._transport.wire import PROTOCOL
 from .call import Call, CallState
 from .callbacks import SERVED, Answer, Ask, Service
 from .catalog import Catalog

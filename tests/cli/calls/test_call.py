@@ -233,7 +233,7 @@ def test_a_signal_aborts_the_call_and_the_command_says_how_it_ended(here: Projec
 SIGNALLED = """
 import signal
 from toolcell.cli import main
-from toolcell.client._transport import wire
+from toolcell.client._grpc import wire
 encode = wire.encode
 def encoded(table, values):
     if "call" in values:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.client._transport.access import check_directory
+from toolcell.client._grpc.access import check_directory
 
 __all__ = ["KEPT_SECONDS", "KeptSession", "check_name", "keep"]
 

@@ -25,8 +25,8 @@ from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import Refused
+from toolcell.client._grpc.access import START_IT
 from toolcell.client._launch.daemon import Daemon, find
-from toolcell.client._transport.access import START_IT
 from toolcell.client._transport.operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb

@@ -20,7 +20,7 @@ from typing import Literal, Protocol
 
 from toolcell import _paths
 from toolcell._platform import unsupported
-from toolcell.client._transport.access import START_IT
+from toolcell.client._grpc.access import START_IT
 from toolcell.client.errors import Unavailable
 
 from .process import DaemonProcess

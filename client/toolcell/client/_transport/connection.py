@@ -20,6 +20,7 @@ from functools import partial
 from typing import ClassVar, TypeAlias
 
 from toolcell import _paths
+from toolcell.client._grpc.channel import Channel, dial
 from toolcell.client._launch.daemon import Daemon
 from toolcell.client.call import Call, CallState
 from toolcell.client.callbacks import AskCallback, Service, answer, serve
@@ -29,7 +30,6 @@ from toolcell.client.events import Gap
 from toolcell.client.outcome import Outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-from .channel import Channel, dial
 from .messages import read_catalog, read_event, read_outcome
 from .outcomes import lost, refused
 from .receive_buffer import ReceiveBuffer

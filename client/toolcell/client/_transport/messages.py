@@ -1,4 +1,4 @@
-"""Values to messages and back: the only module of the client that reads the contract's fields.
+"""Values to messages of protobuf and back; `_grpc.wire` reads and writes the few messages of the quick command.
 
 Every message becomes a frozen value, and nothing of protobuf leaves the client. JSON is read and written by
 `json_values`, outcomes by `outcomes`.

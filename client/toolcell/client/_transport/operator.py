@@ -9,10 +9,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from toolcell import _paths
+from toolcell.client._grpc.channel import Channel, dial
+from toolcell.client._grpc.methods import Method, OperatorMethods, RequestT, ResponseT, ToolCellMethods
 from toolcell.client._launch.daemon import Daemon, find
-
-from .channel import Channel, dial
-from .methods import Method, OperatorMethods, RequestT, ResponseT, ToolCellMethods
 
 __all__ = ["Operator", "operate"]
 

@@ -31,10 +31,9 @@ from .json_values import DECODER
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
+    from toolcell.client._grpc.wire import Record
     from toolcell.client.errors import Refusal
     from toolcell_proto.v1 import toolcell_pb2 as pb
-
-    from .wire import Record
 
 __all__ = ["KINDS", "STOPPED", "lost", "read_body", "read_facts", "read_outcome", "refused"]
 

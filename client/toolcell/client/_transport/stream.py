@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
+from toolcell.client._grpc.access import WELCOME_SECONDS
+from toolcell.client._grpc.methods import ToolCellMethods
+from toolcell.client._grpc.rpc import Link, Rpc
 from toolcell.client.errors import NO_ANSWER, Code, Refusal, refusal_of_end
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-from .access import WELCOME_SECONDS
-from .methods import ToolCellMethods
 from .receive_buffer import ReceiveBuffer
-from .rpc import Link, Rpc
 from .send_queue import SendQueue
 
 __all__ = ["Stream"]

@@ -9,8 +9,8 @@ import time
 from toolcell._paths import ANSWER_SECONDS
 from toolcell._version import VERSION
 from toolcell.cli._ui.streams import write_data
-from toolcell.client._transport import wire
-from toolcell.client._transport.access import WELCOME_SECONDS
+from toolcell.client._grpc import wire
+from toolcell.client._grpc.access import WELCOME_SECONDS
 
 from . import light_json
 from .plan import Unserved
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from toolcell.cli._ui.terminal import Terminal, Waiting
     from toolcell.cli.calls.arguments import ParsedArguments
-    from toolcell.client._transport.http2 import Status
+    from toolcell.client._grpc.http2 import Status
     from toolcell.client.outcome import Outcome
 
     from .line import Line

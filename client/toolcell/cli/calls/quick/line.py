@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 
-from toolcell.client._transport import wire
-from toolcell.client._transport.http2 import Connection, Message, Status
+from toolcell.client._grpc import wire
+from toolcell.client._grpc.http2 import Connection, Message, Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

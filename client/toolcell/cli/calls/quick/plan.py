@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from toolcell import _paths
-from toolcell.client._transport.access import check_directory, read_token
+from toolcell.client._grpc.access import check_directory, read_token
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
