@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ._grpc.access import WELCOME_SECONDS
 from ._grpc import wire
+from ._grpc.access import WELCOME_SECONDS
 
 if TYPE_CHECKING:
     import grpc
