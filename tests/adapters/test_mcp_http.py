@@ -413,7 +413,7 @@ async def test_of_the_messages_of_a_session_the_newest_are_kept(monkeypatch: pyt
 
 
 @contextmanager
-def patient(daemon: RunningDaemon) -> Iterator[None]:
+def patient(daemon: RunningDaemon) -> Generator[None]:
     """Have a daemon give aborted tools time to end by themselves, also where other programs have the processors."""
     before = daemon.config.read_text()
     daemon.configure('[daemon]\nabort_grace = "60s"\n')

@@ -70,7 +70,7 @@ def fits(value: Any, name: str) -> None:
 
 ON_TERMINAL = """
 import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+fcntl.ioctl(1, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
 
@@ -188,9 +188,9 @@ class Project:
 
     @contextmanager
     def screen(
-        self, *words: str, columns: int = 80, env: Mapping[str, str] | None = None
+        self, *words: str, columns: int = 80, env: Mapping[str, str] | None = None, typed: bool = True
     ) -> Generator[Screen]:
-        """Run the command on a terminal of so many columns."""
+        """Run the command on a terminal of so many columns, which its input comes from as well if `typed`."""
         descriptor, terminal = os.openpty()
         termios.tcsetwinsize(terminal, (50, columns))
         # Not `pty.fork`: gRPC may have threads in this process.
@@ -198,7 +198,7 @@ class Project:
             [sys.executable, "-I", "-c", ON_TERMINAL, sys.executable, "-m", "toolcell.cli", *words],
             cwd=self.directory,
             env={**self.environment, **(env or {})},
-            stdin=terminal,
+            stdin=terminal if typed else subprocess.DEVNULL,
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.daemons import RunningDaemon
 from tests.process.test_bad_requests import attached
@@ -24,7 +26,11 @@ def works() -> str:
 
 
 @pytest.mark.slow
-async def test_sessions_whose_handlers_fail_write_a_bounded_number_of_lines(daemon: RunningDaemon) -> None:
+async def test_sessions_whose_handlers_fail_write_a_bounded_number_of_lines(
+    make_daemon: Callable[[], RunningDaemon],
+) -> None:
+    daemon = make_daemon()  # of its own: what comes next may look for lines of this kind, which wait for a minute now
+    daemon.start()
     daemon.tool("works", FAILS)
     before = daemon.log.read_text().count("on_session")
     async with dialled(daemon) as wire:

@@ -50,7 +50,8 @@ async def logged(daemon: RunningDaemon, text: str) -> str:
         async with asyncio.timeout(40):
             while text not in (found := daemon.log.read_text()):
                 await asyncio.sleep(0.02)
-    assert text in found
+    if text not in found:
+        pytest.fail(f"{text!r} is not at the end of the log:\n{found[-4000:]}")
     return found
 
 

@@ -59,6 +59,27 @@ def test_progress_is_one_line_that_is_rewritten_and_an_abort_says_how_it_ended(h
     assert remark == "  What it had done until then is not undone."
 
 
+@pytest.mark.parametrize("typed", [True, False], ids=["a person", "input from elsewhere"])
+def test_the_last_progress_of_many_is_shown(here: Project, typed: bool) -> None:
+    here.tool(
+        "hasty",
+        """
+        import time
+        from toolcell import ToolContext, tool
+
+        @tool
+        def hasty(context: ToolContext) -> None:
+            for done in range(1, 101):
+                context.progress(done, 100)
+            time.sleep(1000)
+        """,
+    )
+    with here.screen("call", "hasty", typed=typed) as screen:
+        screen.until(" 100%")
+        screen.type("\x03")
+        assert screen.end() == 130
+
+
 @pytest.mark.slow
 def test_a_second_interrupt_leaves_at_once_and_the_daemon_ends_the_call(here: Project) -> None:
     here.tool(

@@ -46,6 +46,7 @@ class Terminal:
         self._line = ""
         self._drawn = False
         self._drawn_at = 0.0
+        self._held_back = False  # progress came too soon after the last
         self._at_start = True
         self._asking: asyncio.Lock | None = None  # made with the first question
 
@@ -81,10 +82,13 @@ class Terminal:
         self._at_start = (text + end).endswith("\n")
         self._draw()
 
-    def progress(self, tool: str, done: float, total: float | None, message: str) -> None:
-        """Replace the line of progress."""
+    def progress(self, tool: str, done: float, total: float | None, message: str) -> float:
+        """Replace the line of progress.
+
+        Returns: in how many seconds to call `redraw`, as this came too soon after the last; 0 for not at all.
+        """
         if not self.is_terminal or self._quiet:
-            return
+            return 0.0
         if total and total > 0:
             share = min(max(done / total, 0.0), 1.0)
             filled = round(share * BAR_CELLS)
@@ -92,8 +96,18 @@ class Terminal:
         else:
             figures = f"{done:g}"
         self._line = " ".join(part for part in (f"{clean(tool)}:", figures, clean(message)) if part)
-        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
+        seconds = self._drawn_at + REDRAW_SECONDS - time.monotonic()
+        if seconds <= 0:
             self._draw()
+        elif not self._held_back:
+            self._held_back = True  # it may be the last one for long
+            return seconds
+        return 0.0
+
+    def redraw(self) -> None:
+        """Draw the progress that was held back."""
+        self._held_back = False
+        self._draw()
 
     def interrupt(self, text: str) -> None:
         """Answer a ^C: on a terminal in place of what it echoed."""
@@ -143,6 +157,7 @@ class Terminal:
             line, self._line = self._line, ""
             self._erase()
             self._write(printable(f"{prose(question, self._stream)}\n{choices} " if choices else question))
+            self._at_start = False  # progress is not drawn into the answer
             try:
                 said = await _typed()
                 return said.strip()

@@ -208,7 +208,8 @@ def shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
     def show(event: Event) -> None:
         match event:
             case Progress(done=done, total=total, message=message):
-                terminal.progress(running.tool, done, total, message)
+                if seconds := terminal.progress(running.tool, done, total, message):
+                    asyncio.get_running_loop().call_later(seconds, terminal.redraw)
             case Log(source=source, level=level, text=text):
                 show_log(terminal, level, source, text)
             case _:

@@ -69,6 +69,7 @@ class CallOnLine:
         self._began = time.monotonic()
         # When the line about the waiting is printed next; 0 for never: after the first news, and where stderr is no terminal
         self._next_tick = self._began + 1 if sys.stderr.isatty() and not plan.quiet else 0.0
+        self._next_redraw = 0.0  # when progress that was held back is drawn; 0 for never
 
     def run(self, directory: str, given: ParsedArguments | None, timeout_seconds: float | None) -> int:
         """Open a session, make the call, and print how it ended; return the exit code.
@@ -148,14 +149,18 @@ class CallOnLine:
         return message
 
     def _turn(self, seconds: float | None) -> None:
-        if self._next_tick:
-            due = max(0.0, self._next_tick - time.monotonic())
-            seconds = due if seconds is None else min(seconds, due)
+        for due in (self._next_tick, self._next_redraw):
+            if due:
+                left = max(0.0, due - time.monotonic())
+                seconds = left if seconds is None else min(seconds, left)
         if self._line.turn(seconds, self._received):
             os.read(self._signals.pipe, 64)
             self._interrupted()
         if self._next_tick and time.monotonic() >= self._next_tick:
             self._tick()
+        if self._next_redraw and time.monotonic() >= self._next_redraw:
+            self._next_redraw = 0.0
+            self._shown().redraw()
 
     # What is heard
 
@@ -197,7 +202,9 @@ class CallOnLine:
         elif sort == "progress" and sys.stderr.isatty():
             progress = event.progress
             total = progress.total if progress.HasField("total") else None
-            self._shown().progress(self._plan.tool, progress.done, total, progress.message)
+            tool = self._plan.tool
+            if seconds := self._shown().progress(tool, progress.done, total, progress.message):
+                self._next_redraw = time.monotonic() + seconds
 
     def _serve(self, request: Any) -> None:
         """Answer a request of the tool: a note, or that it be aborted."""
