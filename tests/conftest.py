@@ -83,8 +83,10 @@ class World:
     @classmethod
     def now(cls, spared: frozenset[int] = frozenset()) -> World:
         """As it is; without the processes that are spared, and what is below them."""
-        processes = frozenset(descendants(os.getpid(), spared))
-        return cls(processes, frozenset(descriptors()), frozenset(threads()))
+        pids, sockets = kept_inspectors()
+        processes = frozenset(descendants(os.getpid(), spared | pids))
+        open_now = frozenset(each for each in descriptors() if each[0] not in sockets)
+        return cls(processes, open_now, frozenset(threads()))
 
     def new_since(self, before: World) -> list[str]:
         """One line for each thing that was not there before."""
@@ -96,6 +98,16 @@ class World:
             ),
             *(f"thread {thread.name}" for thread in self.threads - before.threads),
         ]
+
+
+def kept_inspectors() -> tuple[frozenset[int], frozenset[int]]:
+    """The process ids and our descriptors of the inspectors that wait for a question; one that was slow is replaced."""
+    module = sys.modules.get("toolcelld.inspector.process")
+    idle = module._idle if module is not None else ()  # pyright: ignore[reportPrivateUsage]
+    return (
+        frozenset(each._process.pid for each in idle),
+        frozenset(each._socket.fileno() for each in idle),
+    )
 
 
 def descendants(pid: int, spared: frozenset[int] = frozenset()) -> Iterator[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,21 @@ async def test_what_was_described_once_is_known_after_a_restart(daemon: RunningD
     async with daemon.connect() as session:
         # All but the broken one, whose cause may have gone meanwhile.
         assert len(session.catalog.tools) == FILES - 1
+
+
+@pytest.mark.slow
+async def test_files_of_other_directories_that_hang_do_not_keep_one_waiting(daemon: RunningDaemon) -> None:
+    daemon.configure('[daemon]\nopen_wait = "100ms"\nload_timeout = "100s"\n')
+    daemon.tool("quick", "from toolcell import tool\n\n@tool\ndef quick() -> str:\n    return 'quick'\n")
+    async with AsyncExitStack() as stack:
+        for number in range(8):
+            directory = daemon.directory / f"hangs-{number}"
+            tools, enough = directory / ".toolcell" / "tools", directory / "enough"
+            tools.mkdir(parents=True)
+            hangs = f"import os, time\nwhile not os.path.exists({str(enough)!r}):\n    time.sleep(0.05)\n"
+            for file in range(10):
+                (tools / f"h{file}.py").write_text(f"{hangs}# {number} {file}\n")
+            await stack.enter_async_context(daemon.connect(directory=directory))
+            stack.callback(enough.touch)
+        async with daemon.connect() as session:
+            assert (await session.call("quick")).text == "quick"

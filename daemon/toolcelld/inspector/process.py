@@ -2,7 +2,8 @@
 
 A thread takes an idle process, or starts one, and asks it one thing; so threads that ask at the same time do not wait for
 each other. One process is kept for the next question, and answers are kept by the content that was asked about: what is
-read for a session was mostly read before, also what the event loop asks for.
+read for a session was mostly read before, also what the event loop asks for. One that takes long loses priority, so that
+many of them do not slow down what everybody waits for.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import atexit
 import errno
 import hashlib
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +32,12 @@ ENTRY: Final = Path(__file__).with_name("__main__.py")
 ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell.__file__).parents[1])}))
 ANSWER_SECONDS_MAX: Final = 10.0
 """The kernel ends an inspector after a second of processor time; on a loaded machine that takes longer."""
+PROMPT_SECONDS: Final = 0.1
+"""Of processor time that an inspector has the daemon's priority for, for each question; most take some milliseconds."""
+BEHIND: Final = 5
+"""How much lower its priority is afterwards, as that of cells."""
+PROCESS_CLOCK: Final = 2
+"""In the number of a clock that counts the processor time of another process, as clock_getcpuclockid(3) makes it."""
 ANSWER_BYTES_MAX: Final = 4 * 2**20
 MESSAGE_CHARACTERS_MAX: Final = 1000
 KEPT_MAX: Final = 256
@@ -57,13 +66,14 @@ class _Process:
                     stderr=subprocess.DEVNULL,
                     env={"PATH": os.defpath, "LC_CTYPE": "C.UTF-8"},
                     cwd="/",
-                    start_new_session=True,
+                    process_group=0,  # for ^C; the kernel may share processors out to sessions before priorities
                 )
         except BaseException:
             ours.close()
             raise
         self._socket = ours
         self._ready = b""
+        self.is_behind = False
 
     def wait(self) -> bool:
         """Wait until it has imported and confined itself; return whether a filter holds it. Raises `OSError`."""
@@ -74,10 +84,26 @@ class _Process:
         """Return the kind of an answer, and the answer. Raises `OSError` where there is none; end it then."""
         self._socket.sendall(QUESTION.pack(name.encode(), len(raw)))
         self._socket.sendall(raw)
+        with suppress(OSError):  # it has ended
+            self._put_behind_if_late()
         kind, size = ANSWER.unpack(self._received(ANSWER.size))
         if size > ANSWER_BYTES_MAX:
             raise ConnectionAbortedError(errno.ECONNABORTED, "an answer that is too long")
         return kind, self._received(size)
+
+    def _put_behind_if_late(self) -> None:
+        """Wait for an answer to begin; lower the priority of a process that works on it for long."""
+        pid = self._process.pid
+        clock = ~pid << 3 | PROCESS_CLOCK
+        late = time.clock_gettime(clock) + PROMPT_SECONDS
+        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while not poll.poll(PROMPT_SECONDS * 1000) and time.monotonic() < deadline:
+            if time.clock_gettime(clock) >= late:
+                self.is_behind = True  # it may not be raised again
+                os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid) + BEHIND)
+                return
 
     def _received(self, size: int) -> bytes:
         content = bytearray()
@@ -181,7 +207,7 @@ def _taken() -> _Process:
 
 def _give_back(process: _Process) -> None:
     with _lock:
-        if not _idle:
+        if not _idle and not process.is_behind:
             _idle.append(process)
             return
     process.close()

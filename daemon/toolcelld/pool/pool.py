@@ -13,8 +13,6 @@ different workers are wanted and not on how many calls wait.
 
 A tool that fails delays no other tool: the workers of a file that crashes are restarted with backoff,
 and a file that crashes too often is quarantined; see `quarantine`.
-
-Longer than 400 lines because nothing else may change its state.
 """
 
 from __future__ import annotations

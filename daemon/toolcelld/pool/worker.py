@@ -3,7 +3,7 @@
 While the file is loaded, the worker's frames and output go to a `Startup`. The worker is IDLE when it has confirmed
 that the file is loaded. While it has a call, its frames and output go only to that call's `Listener`.
 
-Longer than 400 lines because every step of a worker's life can be interrupted by its end, so they are read together.
+Every step of its life can be interrupted by its end, so they are all here.
 """
 
 from __future__ import annotations

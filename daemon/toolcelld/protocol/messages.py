@@ -10,7 +10,6 @@ Received messages are validated, because a worker runs a user's code. Sent messa
 - A field with a default may be absent. None is not sent. Unknown fields are ignored.
 
 docs/worker-protocol.md describes the messages; tests compare its tables with these types.
-Longer than 400 lines because the protocol is to be read in one place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The gRPC service for operators: what there is, what happened, what goes on.
-
-Longer than 400 lines because it has a method for each RPC of the service.
-"""
+"""The gRPC service for operators, a method for each RPC: what there is, what happened, what goes on."""
 
 from __future__ import annotations
 

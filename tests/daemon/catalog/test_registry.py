@@ -14,7 +14,8 @@ import pytest
 from toolcelld.catalog import directory as shelf
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import Broken, Described, Description
-from toolcelld.catalog.describing.descriptions import SLOW_MAX, SLOW_SECONDS, DescriptionCache
+from toolcelld.catalog.describing.descriptions import DescriptionCache
+from toolcelld.catalog.describing.turns import SLOW_MAX, SLOW_SECONDS
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.registry import CatalogRegistry, DirectoryError

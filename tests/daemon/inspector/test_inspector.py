@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -88,12 +90,43 @@ def test_it_is_confined_and_says_so() -> None:
 @pytest.mark.parametrize("source", [SLOW, CRASHES])
 def test_one_that_hangs_or_dies_costs_one_answer(replaced: Callable[[str], None], source: str) -> None:
     replaced(source)
-    before = {child.pid for child in psutil.Process().children()}
+    before = children()
     with pytest.raises(InspectionError, match="more than a second"):
         process.ask("slow", b"a")
     assert answers.toml(b"a = 1") == {"a": 1}
-    alive = {child.pid for child in psutil.Process().children()} - before
+    alive = children() - before
     assert len(alive) <= 1, "the one that hung is still there"
+
+
+BUSY = """
+import time
+def slow(raw):
+    end = time.monotonic() + float(raw)
+    while time.monotonic() < end: pass
+"""
+
+
+def test_one_that_takes_long_loses_priority_and_is_not_kept(replaced: Callable[[str], None]) -> None:
+    replaced(BUSY)
+    before, ours = children(), os.getpriority(os.PRIO_PROCESS, 0)
+    process.ask("slow", b"0")
+    (quick,) = children() - before
+    assert os.getpriority(os.PRIO_PROCESS, quick) == ours
+    with ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(process.ask, "slow", b"0.7")
+        lowest = ours
+        while not asking.done():
+            with suppress(ProcessLookupError):
+                lowest = max(lowest, os.getpriority(os.PRIO_PROCESS, quick))
+    assert lowest == min(19, ours + process.BEHIND)
+    asking.result()
+    process.ask("slow", b"0.0")
+    assert len(children() - before) == 1
+    assert quick not in children(), "another one has its priority"
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
 
 
 def test_one_that_wants_all_memory_is_refused_it(replaced: Callable[[str], None]) -> None:

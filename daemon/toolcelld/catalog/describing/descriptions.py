@@ -1,4 +1,4 @@
-"""Describes tool files: from the cache, else in a worker; each digest once, a few files at a time, and slow ones beside them.
+"""Describes tool files: from the cache, else in a worker; each digest once, and a few files at a time (`turns`).
 
 The task that describes a file is shared by all directories that need its digest. It continues when nothing wants it any
 more, because its result is cached; one that has not begun then is dropped, so that a file that is written without pause
@@ -13,19 +13,16 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from toolcelld.catalog.describing.description import Description
+from toolcelld.catalog.describing.turns import Turns
 from toolcelld.catalog.discovery.sources import ToolFile
 
 __all__ = ["Cache", "Describe", "DescriptionCache"]
 
-SLOW_SECONDS: Final = 0.5
-"""So long a file has its slot; one that loads for longer goes on without it, so that files that hang keep no others waiting."""
-SLOW_MAX: Final = 3
-"""How many times as many as there are slots may go on so."""
 ENDLESS_MAX: Final = 256
 """Files that are remembered not to end loading; the oldest is forgotten."""
 
@@ -54,8 +51,7 @@ class DescriptionCache:
         self._group = group
         self._describe = describe
         self._cache = cache
-        self._slots = asyncio.Semaphore(describing_max)
-        self._slow = 0  # files that have given their slots back
+        self._turns = Turns(describing_max)
         self._running: dict[str, asyncio.Task[Description]] = {}
         self._begun: set[str] = set()  # of the running ones
         self._wanted: Counter[str] = Counter()  # by how many callers
@@ -110,32 +106,12 @@ class DescriptionCache:
         for task in list(self._running.values()):
             task.cancel()
 
-    @asynccontextmanager
-    async def _slot(self) -> AsyncGenerator[None]:
-        await self._slots.acquire()
-        held = True
-
-        def give_back() -> None:
-            nonlocal held
-            if self._slow < self.describing_max * SLOW_MAX:
-                held = False
-                self._slow += 1
-                self._slots.release()
-
-        timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, give_back)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            if held:
-                self._slots.release()
-            else:
-                self._slow -= 1
-
     async def _described(self, file: ToolFile) -> Description:
-        async with self._slot():
+        def describe() -> Awaitable[Description]:
             self._begun.add(file.digest)
-            description = await self._describe(file)
+            return self._describe(file)
+
+        description = await self._turns.run(file.directory, describe)
         self._endless.pop(file.digest, None)
         if description.broken is None:
             with suppress(ValueError):  # not valid Unicode: the catalog rejects that tool
