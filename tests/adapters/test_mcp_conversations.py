@@ -457,5 +457,5 @@ async def test_requests_that_came_with_the_end_are_answered_as_closed() -> None:
             for number in range(3):
                 conversation.begin(Exchange(conversation, number), work)
             assert conversation.cancel(2)
-    assert [each["id"] for each in script.said] == [0, 1]
+    assert sorted(each["id"] for each in script.said) == [0, 1]  # their tasks end in any order
     assert {each["error"]["code"] for each in script.said} == {types.CONNECTION_CLOSED}
