@@ -225,16 +225,16 @@ class Call(Machine[CallState, CallEvent]):
                 self.run = Run(self, self.plan, worker)
                 self.run.begin()
 
-    def take_arguments(self) -> bytes:
-        """Return the arguments, for the worker; the call keeps them no longer."""
-        arguments, self._arguments = self._arguments, b""
-        return arguments
+    def take_arguments(self, redactor: Redactor | None) -> bytes:
+        """Return the arguments, for the worker; the call keeps no more than operators see of them.
 
-    def show_arguments(self, arguments: bytes, redactor: Redactor | None) -> None:
-        """Show operators what the worker gets: after the hooks, and without the secrets of the tool."""
-        if redactor is not None:
-            arguments = redactor.redacted(arguments)
-        self.arguments_shown = arguments[:SHOWN_BYTES_MAX]
+        Args:
+            redactor: Removes the secrets of the tool from what operators see, where it has some.
+        """
+        arguments, self._arguments = self._arguments, b""
+        shown = arguments if redactor is None else redactor.redacted(arguments)
+        self.arguments_shown = shown[:SHOWN_BYTES_MAX]
+        return arguments
 
     def _not_started(self, failure: Refusal | StartFailed) -> Outcome | Refusal:
         """Return the ending of a call whose worker could not be leased or started."""

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, Listener, run_in
+from toolcelld.calls.request import Request
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.tmpdir import remove_tree
 from toolcelld.config.hosts import ports_of
@@ -42,7 +43,6 @@ from toolcelld.policy.profiles import HostPaths
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
-from toolcelld.protocol.messages import CallContext
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 
 __all__ = ["Installations"]
@@ -83,9 +83,7 @@ HOMES: Final = "/tmp/home"  # noqa: S108  # of the cell alone
 """The directory of the home directory; it cannot be listed."""
 CERTIFICATES: Final = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
 """Variables that name a file of certificates, which the cell then reads."""
-CONTEXT: Final = CallContext(
-    session_id="", message_id="", call_id="", agent="", agent_name="", directory="", worktree=""
-)
+CONTEXT: Final = Request("", "install", b"").context("", "", "")
 
 
 class _Refusals(Listener):

@@ -31,7 +31,7 @@ from toolcelld.errors import BugBarrier
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
 from toolcelld.network.refusals import Refusals
 from toolcelld.pool.worker import Worker
-from toolcelld.protocol.messages import AnswerMessage, CallContext, ReplyMessage
+from toolcelld.protocol.messages import AnswerMessage, ReplyMessage
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
@@ -99,23 +99,14 @@ class Run:
         call.fire(CallEvent.LEASED)
         worker.call_id = call.id
         request = call.request
-        context: CallContext = {
-            "session_id": request.session_id or session.id,
-            "message_id": request.message_id,
-            "call_id": call.id,
-            "agent": request.agent,
-            "agent_name": request.agent_name or "main",
-            "directory": session.directory,
-            "worktree": session.worktree,
-        }
+        context = request.context(session.id, session.directory, session.worktree)
         if request.traceparent:
             context["traceparent"] = request.traceparent
         if QUESTION in session.services:
             context["has_ui"] = True
-        arguments = call.take_arguments()
+        arguments = call.take_arguments(worker.cell.redactor)
         if self.plan.hooks:
             self._arguments = arguments
-        call.show_arguments(arguments, worker.cell.redactor)
         self._sequence = worker.begin(self.plan.tool.export, arguments, context, self.collector)
         # The worker is at it while the rest is done.
         self.run_clocks()

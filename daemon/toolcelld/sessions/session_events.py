@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from toolcell._authoring.session_events import ON_SESSION
 from toolcell._session_reasons import REASONS
 from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, run_export
+from toolcelld.calls.request import Request
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
 
 if TYPE_CHECKING:
-    from toolcelld.protocol.messages import CallContext
     from toolcelld.sessions.session import Session
 
 __all__ = ["SessionEvents"]
@@ -163,15 +163,8 @@ class SessionEvents:
 
     async def _tell_one(self, spec: CellSpec, event: _Event, seconds: float) -> None:
         session = self._session
-        context: CallContext = {
-            "session_id": event.session_id,
-            "message_id": "",
-            "call_id": "",
-            "agent": session.agent,
-            "agent_name": "main",
-            "directory": session.directory,
-            "worktree": session.worktree,
-        }
+        request = Request("", ON_SESSION, b"", session_id=event.session_id, agent=session.agent)
+        context = request.context(session.id, session.directory, session.worktree)
         arguments = json.dumps({"reason": event.reason, "data": event.data}).encode()
         try:
             async with asyncio.timeout(seconds * 2):  # half of it for a worker
