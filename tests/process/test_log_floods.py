@@ -29,7 +29,9 @@ def works() -> str:
 async def test_sessions_whose_handlers_fail_write_a_bounded_number_of_lines(
     make_daemon: Callable[[], RunningDaemon],
 ) -> None:
-    daemon = make_daemon()  # of its own: what comes next may look for lines of this kind, which wait for a minute now
+    daemon = (
+        make_daemon()
+    )  # of its own: what comes next may look for lines of this kind, which wait for a minute now
     daemon.start()
     daemon.tool("works", FAILS)
     before = daemon.log.read_text().count("on_session")
