@@ -105,28 +105,22 @@ class Call(Machine[CallState, CallEvent]):
 
     def summary(self) -> CallSummary:
         """Return a snapshot for lists of calls."""
-        request, plan, run, state = self.request, self.plan, self.run, self.state
+        plan, run = self.plan, self.run
         running = "running" if run is None or run.record.stop is None else "aborting"
-        return CallSummary(
-            self.id,
+        return CallSummary.of(
+            self.request,
             self.session.id,
-            request.tool,
-            plan.tool.file.path if plan is not None else "",
-            SHOWN.get(state, running),
-            run.record.worker_id if run is not None else "",
-            request.agent,
-            request.agent_name,
             self.session.directory,
-            request.session_id,
-            request.message_id,
             self.accepted_at,
-            self.ending if isinstance(self.ending, Outcome) else None,
-            tuple(self.story),
-            (self.ending.reason, self.ending.message) if isinstance(self.ending, Refusal) else ("", ""),
+            SHOWN.get(self.state, running),
+            self.story,
+            self.ending,
             self.arguments_shown,
-            self.arguments_bytes,
-            self._result,
-            self._result_bytes,
+            arguments_bytes=self.arguments_bytes,
+            path=plan.tool.file.path if plan is not None else "",
+            worker_id=run.record.worker_id if run is not None else "",
+            result=self._result,
+            result_bytes=self._result_bytes,
         )
 
     def note(self, text: str) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
-from toolcelld.calls.outcomes.history import CallSummary, refused_call
+from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.request import Plan, Request
@@ -265,7 +265,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self._admit(request)
         except Refusal as refusal:
             if refusal.reason is not RefusalReason.CALL_EXISTS and request.call_id not in self.calls:
-                self._daemon.recent.refuse(refused_call(request, refusal, self.id, self.directory))
+                self._daemon.recent.refuse(request, refusal, self.id, self.directory)
             raise
 
     def _admit(self, request: Request) -> None:
