@@ -32,11 +32,11 @@ from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 
 if TYPE_CHECKING:
+    from toolcelld.calls.owner import Owner
     from toolcelld.calls.questions import Questions
     from toolcelld.calls.request import Plan, Request
     from toolcelld.output.redaction import Redactor
     from toolcelld.pool.pool import Lease
-    from toolcelld.sessions.session import Session
 
 __all__ = ["Call"]
 
@@ -62,7 +62,7 @@ class Call(Machine[CallState, CallEvent]):
         session: the session that it belongs to.
     """
 
-    def __init__(self, request: Request, session: Session) -> None:
+    def __init__(self, request: Request, session: Owner) -> None:
         super().__init__(CALL, CallState.WAITING)
         self.id = request.call_id
         self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
@@ -136,7 +136,7 @@ class Call(Machine[CallState, CallEvent]):
         """
         self.plan = plan
         if plan.hooks:
-            self._hooks = self.session.tasks.create_task(
+            self._hooks = self.session.services.tasks.create_task(
                 self._run_hooks(plan), name=f"hooks before {self.id}"
             )
         else:
@@ -188,7 +188,7 @@ class Call(Machine[CallState, CallEvent]):
         self.end(CallEvent.REFUSED, refusal)
 
     def _start(self, plan: Plan) -> None:
-        pool, places = self.session.pool, self.session.places
+        pool, places = self.session.services.pool, self.session.places
         try:
             if self.deadline is not None:
                 self.deadline.run()
@@ -260,18 +260,18 @@ class Call(Machine[CallState, CallEvent]):
             if self.deadline is not None:
                 self.deadline.run()
             if lease is not None:
-                self.session.pool.go_on(lease)
+                self.session.services.pool.go_on(lease)
             return
         self.note(text)
         if self.deadline is not None:
             self.deadline.pause()
         if lease is not None:
-            self.session.pool.hold(lease)
+            self.session.services.pool.hold(lease)
         self.session.tell(events.Progress(0.0, None, text, call_id=self.id))
 
     def _withdraw(self) -> None:
         if self._lease is not None:
-            self.session.pool.withdraw(self._lease)
+            self.session.services.pool.withdraw(self._lease)
             self._lease = None
 
     # The endings
@@ -290,8 +290,8 @@ class Call(Machine[CallState, CallEvent]):
 
     def timed_out(self) -> None:
         """Stop the call because its timeout has passed; a call whose tool is not known yet is refused."""
-        if self.plan is None and self.session.catalog.find(self.request.tool) is None:
-            self.session.start_late(self)
+        if self.plan is None:
+            self.session.on_waited_out(self)
         began = self.run.record.started if self.run is not None else self.accepted
         self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{time.monotonic() - began:.1f} s"))
 
@@ -319,19 +319,17 @@ class Call(Machine[CallState, CallEvent]):
             sent = (events.Refused(ending, call_id=self.id),)
             text = f"refused: {ending.reason.lower()}"
         else:
-            if len(body) > BODY_BYTES_ALWAYS and not self.session.retention.has_room(len(body)):
+            if len(body) > BODY_BYTES_ALWAYS and not self.session.has_room(len(body)):
                 ending, body = outcome.unread(ending), EMPTY_BODY
             sent = parts(self.id, ending, body)
-            text = f"ended: {ending.kind}" + (f" ({ending.cause})" if ending.cause else "")
+            text = f"ended: {ending}"
         self.fire(event)
         self.ending = ending
         self._result, self._result_bytes = body[:SHOWN_BYTES_MAX], len(body)
-        self.note(text)
+        self.story.append((time.time(), text))
         self._arguments = b""
         if self.deadline is not None:
             self.deadline.end()
-        if self.run is not None:
-            self.run.stop_clocks()
         if self._hooks is not None:
             self._hooks.cancel()
         if self._permission is not None:

@@ -23,8 +23,8 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.protocol.messages import NUMBER_MAX, AnswerMessage, AskMessage, ReplyMessage
 
 if TYPE_CHECKING:
+    from toolcelld.calls.owner import Owner
     from toolcelld.calls.request import Plan
-    from toolcelld.sessions.session import Session
 
 __all__ = ["PERMISSION_NUMBER", "Permission"]
 
@@ -50,7 +50,7 @@ class Permission:
         self,
         call_id: str,
         plan: Plan,
-        session: Session,
+        session: Owner,
         decided: Callable[[Outcome | Refusal | None], None],
     ) -> None:
         self._plan = plan

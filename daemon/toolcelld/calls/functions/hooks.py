@@ -79,7 +79,7 @@ async def after(
         return outcome, body
     outputs = (*outcome.facts.logs, *((outcome.output,) if outcome.output is not None else ()))
     if outputs:
-        await call.session.spills.discard([output.handle for output in outputs])
+        await call.session.services.spills.discard([output.handle for output in outputs])
         outcome = outcome._replace(output=None, facts=outcome.facts._replace(logs=(), spilled_bytes=0))
     given = cast("dict[str, Any]", from_json(arguments))
     for bound in working:
@@ -101,7 +101,7 @@ async def _run(call: Call, bound: BoundHook, function: str, facts: dict[str, Any
     session, request = call.session, call.request
     context = request.context(session.id, session.directory, session.worktree)
     call.note(f"hook {bound.hook.name}: {function}")
-    return await run_hook(session.pool, session.hook_places, bound, function, _json(facts), context)
+    return await run_hook(session.services.pool, session.hook_places, bound, function, _json(facts), context)
 
 
 def _facts(plan: Plan, arguments: dict[str, Any]) -> dict[str, Any]:
