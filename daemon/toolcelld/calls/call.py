@@ -1,9 +1,9 @@
 """The life of a call: it waits, it runs, and it ends exactly once.
 
-    accepted → [waits for its tool as it was saved] → waits for a place and a worker → runs → ended
+    accepted → waits for its tool as it was saved, hooks, a permission, a place and a worker → runs → ended
 
-A call exists from the moment it is accepted. `Call.start` gives it its plan, when its tool is known, and puts
-it into the pool's queue. With a worker it has a `Run`, which fires the events from then on. `Call.end` is the
+A call exists from the moment it is accepted. `Call.start` gives it its plan, when its tool is known; a call that has to
+wait for none of these gets its worker at once. With a worker it has a `Run`, which fires the events from then on. `Call.end` is the
 one place that assigns the ending, together with the state ENDED.
 """
 
@@ -50,7 +50,19 @@ KEPT_BYTES: Final = 1024
 """Arguments up to this size stay in the request of a call; longer ones are freed when a worker has them."""
 OUR_STAGES: Final = frozenset({"spawn", "setup"})
 """Stages of a worker's start whose failure is a fault of the daemon or the host; in other stages it is the file's."""
-SHOWN: Final = {CallState.WAITING: "waiting", CallState.ABORTING: "aborting", CallState.ENDED: "ended"}
+WAITING: Final = frozenset(
+    {
+        CallState.WAITING_TOOL,
+        CallState.WAITING_HOOKS,
+        CallState.WAITING_PERMISSION,
+        CallState.WAITING_WORKER,
+    }
+)
+SHOWN: Final = {
+    **dict.fromkeys(WAITING, "waiting"),
+    CallState.ABORTING: "aborting",
+    CallState.ENDED: "ended",
+}
 """The states that have a name in the contract; all others are "running"."""
 
 
@@ -63,7 +75,7 @@ class Call(Machine[CallState, CallEvent]):
     """
 
     def __init__(self, request: Request, session: Owner) -> None:
-        super().__init__(CALL, CallState.WAITING)
+        super().__init__(CALL, CallState.WAITING_TOOL)
         self.id = request.call_id
         self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
         self.arguments_bytes = len(request.arguments)  # what counts for the session until the end
@@ -136,11 +148,14 @@ class Call(Machine[CallState, CallEvent]):
         """
         self.plan = plan
         if plan.hooks:
+            self.fire(CallEvent.HOOKED)
             self._hooks = self.session.services.tasks.create_task(
                 self._run_hooks(plan), name=f"hooks before {self.id}"
             )
+        elif plan.ask is not None:
+            self._ask(plan)
         else:
-            self._permit(plan)
+            self._start(plan)
 
     async def _run_hooks(self, plan: Plan) -> None:
         with BugBarrier(self.fail):
@@ -150,18 +165,16 @@ class Call(Machine[CallState, CallEvent]):
             self._hooks = None
             if isinstance(found, bytes):
                 self._arguments = found
-                self._permit(plan)
+                if plan.ask is not None:
+                    self._ask(plan)
+                else:
+                    self._start(plan)
             else:
                 self.end(CallEvent.REFUSED, found)
 
-    def _permit(self, plan: Plan) -> None:
-        if plan.ask is not None:
-            self._ask(plan)
-        else:
-            self._start(plan)
-
     def _ask(self, plan: Plan) -> None:
         with BugBarrier(self.fail):
+            self.fire(CallEvent.REFERRED)
             self.note(f"asks before it runs: {plan.ask}")
             if self.deadline is not None:
                 self.deadline.pause()
@@ -169,19 +182,14 @@ class Call(Machine[CallState, CallEvent]):
             self._permission.ask(self._arguments)
 
     def _allowed(self, ending: Outcome | Refusal | None) -> None:
-        if self.ended:
-            return
+        if self.state is not CallState.WAITING_PERMISSION:
+            return  # the question was withdrawn
         assert self.plan is not None
         if ending is None:
             self.note("allowed")
             self._start(self.plan)
         else:
             self.end(CallEvent.REFUSED, ending)
-
-    @property
-    def asks_permission(self) -> bool:
-        """Whether a person is asked whether it may run."""
-        return self._permission is not None and self._permission.is_open
 
     def refuse(self, refusal: Refusal) -> None:
         """Withdraw the question whether it may run, and refuse it."""
@@ -197,6 +205,7 @@ class Call(Machine[CallState, CallEvent]):
                 self.run = Run(self, plan, worker)
                 self.run.begin()
                 return
+            self.fire(CallEvent.QUEUED)
             self._lease = pool.lease(
                 plan.spec, places, plan.limits.queue_seconds, tool=plan.tool.name, concurrency=concurrency
             )
@@ -207,7 +216,7 @@ class Call(Machine[CallState, CallEvent]):
             self.fail(error)
 
     def _leased(self, granted: asyncio.Future[Worker]) -> None:
-        if self.ended:
+        if self.state is not CallState.WAITING_WORKER:
             return
         with BugBarrier(self.fail):
             try:
@@ -253,8 +262,8 @@ class Call(Machine[CallState, CallEvent]):
         Args:
             text: What is done; empty when it is done, which starts the clocks again.
         """
-        if self.run is not None or self.ended or self._hooks is not None or self.asks_permission:
-            return
+        if self.state not in (CallState.WAITING_TOOL, CallState.WAITING_WORKER):
+            return  # its clocks stand still, or it runs
         lease = self._lease
         if not text:
             if self.deadline is not None:
@@ -278,10 +287,8 @@ class Call(Machine[CallState, CallEvent]):
 
     def stop(self, stop: Stop) -> bool:
         """Stop the call. Return False if it has ended or its worker has reported. The first cause counts."""
-        if self.run is not None:
-            return self.run.stop(stop)
-        if self.ended:
-            return False
+        if self.state not in WAITING:
+            return self.run is not None and self.run.stop(stop)
         self.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
         self._withdraw()
         generation = self.plan.generation if self.plan is not None else 0
@@ -290,7 +297,7 @@ class Call(Machine[CallState, CallEvent]):
 
     def timed_out(self) -> None:
         """Stop the call because its timeout has passed; a call whose tool is not known yet is refused."""
-        if self.plan is None:
+        if self.state is CallState.WAITING_TOOL:
             self.session.on_waited_out(self)
         began = self.run.record.started if self.run is not None else self.accepted
         self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{time.monotonic() - began:.1f} s"))

@@ -59,11 +59,6 @@ class Permission:
         asker = f"[permissions] {tool.file.source}/{tool.name} {tool.path}"
         self.questions = Questions(call_id, asker, session, self._answered, lambda: None, self._expired)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the answer has not come."""
-        return bool(self.questions.open)
-
     def ask(self, arguments: bytes) -> None:
         """Put the question; the arguments are shown in full, or the call is refused."""
         tool = self._plan.tool

@@ -54,7 +54,7 @@ class Run:
     """A call that a worker has.
 
     Args:
-        call: the call, in WAITING.
+        call: the call, which waits.
         plan: its plan.
         worker: leased for it.
     """

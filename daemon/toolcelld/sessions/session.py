@@ -33,7 +33,7 @@ from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.registry import Pin
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
-from toolcelld.lifecycle import SESSION, CallEvent, Machine, SessionEvent, SessionState
+from toolcelld.lifecycle import SESSION, CallEvent, CallState, Machine, SessionEvent, SessionState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.project import Project
 from toolcelld.pool.fair_queue import Places
@@ -309,7 +309,7 @@ class Session(Machine[SessionState, SessionEvent]):
     def reconsider(self) -> None:
         """Withdraw the open questions about calls that the rules, which have changed, no longer allow."""
         for call in list(self.calls.values()):
-            if call.asks_permission:
+            if call.state is CallState.WAITING_PERMISSION:
                 try:
                     self.plan_for(call.request.tool)
                 except Refusal as refusal:

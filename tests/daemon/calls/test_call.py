@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 from tests.daemon.calls.owner import FakeOwner
+from tests.daemon.sessions.stage import staged
 
+from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
 from toolcelld.calls.events import MESSAGE_BYTES, parts
@@ -108,7 +110,7 @@ async def test_a_call_that_waits_for_its_tool_is_waiting_and_can_be_stopped() ->
     async with asyncio.TaskGroup() as tasks:
         session = FakeOwner(pool.places, pool=pool, tasks=tasks)
         call = a_call(session)
-        assert (call.state, call.summary().state) == (CallState.WAITING, "waiting")
+        assert (call.state, call.summary().state) == (CallState.WAITING_TOOL, "waiting")
         assert (call.summary().path, call.summary().worker_id) == ("", "")
         assert call.stop(STOP)
     assert call.outcome is not None
@@ -205,3 +207,23 @@ async def test_an_outcome_is_cut_into_messages_whatever_stands_around_its_body(b
     assert [chunk.last for chunk in rest] == [False] * (len(rest) - 1) + [True] * bool(rest)
     assert b"".join([first.body, *(chunk.data for chunk in rest)]) == body
     assert all(event.size_bytes <= MESSAGE_BYTES for event in (first, *rest))
+
+
+@pytest.mark.parametrize(
+    ("tool", "state"),
+    [
+        ("undescribed", CallState.WAITING_TOOL),
+        ("hooked", CallState.WAITING_HOOKS),
+        ("asked", CallState.WAITING_PERMISSION),
+        ("queues", CallState.WAITING_WORKER),
+        ("runs", CallState.RUNNING),
+    ],
+)
+async def test_a_call_waits_in_the_state_of_what_it_waits_for(tool: str, state: CallState) -> None:
+    async with staged() as stage:
+        line = stage.attach(answers=True, services=True)
+        line.send(call=pb.Call(call_id="c-1", tool=tool, arguments=b"{}"))
+        await stage.settle()
+        (call,) = stage.calls
+        assert call.state is state
+        assert call.summary().state == ("running" if tool == "runs" else "waiting")
