@@ -81,7 +81,7 @@ class DaemonOptions:
 
 
 class Daemon(Machine[DaemonState, DaemonEvent]):
-    """The parts of a running daemon, as the services, sessions and calls use them."""
+    """The parts of a running daemon; operators use them, sessions and calls know `Services` alone."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ __all__ = ["Sessions"]
 
 
 class Sessions:
-    """All open sessions."""
+    """All open sessions, and what they share besides `Services`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
