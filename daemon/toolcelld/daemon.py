@@ -36,6 +36,7 @@ from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import Lock, Manager, Manifest
 from toolcelld.environments.programs import programs_of
 from toolcelld.errors import Refusal
+from toolcelld.event_log import OperatorEvent
 from toolcelld.files.looks import look
 from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
@@ -204,11 +205,15 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             what = "worker.started"
         else:
             return
-        self.services.happened(what, worker_id=worker.id, message=worker.spec.file.path)
+        self.services.happenings.publish(
+            OperatorEvent(what, worker_id=worker.id, message=worker.spec.file.path)
+        )
 
     def _shut_out(self, held: Quarantined) -> None:
         logger.warning("%s is in quarantine: %s.", held.path, held)
-        self.services.happened("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
+        self.services.happenings.publish(
+            OperatorEvent("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
+        )
 
     def _places_in_use(self) -> list[Place]:
         return [
@@ -290,7 +295,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         pool.load_seconds = self.config.daemon.load_timeout_seconds
         self.services.watch.renew()
         catalogs = await self.services.catalogs.refresh_all()
-        self.services.happened("config.reloaded")
+        self.services.happenings.publish(OperatorEvent("config.reloaded"))
         problems = [problem for catalog in catalogs for problem in catalog.problems]
         return len(catalogs), sum(len(catalog.tools) for catalog in catalogs), problems
 

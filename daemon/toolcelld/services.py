@@ -46,26 +46,3 @@ class Services:
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Add a line of a tool to the event log."""
         self.logbook.write(LogLine(time.time(), source, level, text, tool, call_id))
-
-    def happened(
-        self,
-        what: str,
-        *,
-        session_id: str = "",
-        call_id: str = "",
-        worker_id: str = "",
-        tool: str = "",
-        message: str = "",
-    ) -> None:
-        """Publish an event to the operators that watch."""
-        if self.happenings.readers:
-            self.happenings.publish(
-                OperatorEvent(
-                    what,
-                    session_id=session_id,
-                    call_id=call_id,
-                    worker_id=worker_id,
-                    tool=tool,
-                    message=message,
-                )
-            )

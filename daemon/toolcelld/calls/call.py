@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 BODY_BYTES_ALWAYS: Final = 64 * 1024
 """A result up to this size is always sent; a client that reads nothing can start no further calls."""
+REFUSAL_CHARACTERS_MAX: Final = 2000
+"""Of the message of a call that is not admitted, for operators."""
 STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
 KEPT_BYTES: Final = 1024
@@ -117,23 +119,37 @@ class Call(Machine[CallState, CallEvent]):
 
     def summary(self) -> CallSummary:
         """Return a snapshot for lists of calls."""
-        plan, run = self.plan, self.run
+        request, plan, run = self.request, self.plan, self.run
         running = "running" if run is None or run.record.stop is None else "aborting"
-        return CallSummary.of(
-            self.request,
+        return CallSummary(
+            self.id,
             self.session.id,
-            self.session.directory,
-            self.accepted_at,
+            request.tool,
+            plan.tool.file.path if plan is not None else "",
             SHOWN.get(self.state, running),
-            self.story,
-            self.ending,
+            run.record.worker_id if run is not None else "",
+            request.agent,
+            request.agent_name,
+            self.session.directory,
+            request.session_id,
+            request.message_id,
+            self.accepted_at,
+            self.ending if isinstance(self.ending, Outcome) else None,
+            tuple(self.story),
+            (self.ending.reason, self.ending.message) if isinstance(self.ending, Refusal) else ("", ""),
             self.arguments_shown,
-            arguments_bytes=self.arguments_bytes,
-            path=plan.tool.file.path if plan is not None else "",
-            worker_id=run.record.worker_id if run is not None else "",
-            result=self._result,
-            result_bytes=self._result_bytes,
+            self.arguments_bytes,
+            self._result,
+            self._result_bytes,
         )
+
+    def refused(self, refusal: Refusal) -> CallSummary:
+        """Return the summary of a call that is not admitted: it ends as it came, and only operators see it."""
+        self.fire(CallEvent.REFUSED)
+        self.ending = Refusal(refusal.reason, refusal.message[:REFUSAL_CHARACTERS_MAX])
+        self.story[0] = (self.accepted_at, f"refused: {refusal.reason.lower()}")
+        self.deadline = None  # it refers to the call
+        return self.summary()
 
     def note(self, text: str) -> None:
         """Add a line to the history that operators see."""

@@ -37,7 +37,6 @@ class Owner(Protocol):
 
     def tell(self, event: events.Event) -> None:
         """Queue an event for the client."""
-        ...
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes more may be kept until the client has read them."""
@@ -53,12 +52,9 @@ class Owner(Protocol):
 
     def on_begun(self, call: Call) -> None:
         """A worker has the call."""
-        ...
 
     def on_waited_out(self, call: Call) -> None:
         """The timeout of a call has passed before its tool was known; it is refused if there is no such tool."""
-        ...
 
     def on_ended(self, call: Call, ending: tuple[events.Event, ...]) -> None:
         """The call has ended; these events tell it."""
-        ...

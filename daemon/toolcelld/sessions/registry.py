@@ -12,6 +12,7 @@ from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.event_log import OperatorEvent
 from toolcelld.files.looks import look
 from toolcelld.lifecycle import SessionState, WorkerState
 from toolcelld.pool.worker import Worker
@@ -74,7 +75,7 @@ class Sessions:
         session = Session(self._services, self, request, pin, project)
         self._sessions[session.id] = session
         self._emptied.clear()
-        self._services.happened("session.opened", session_id=session.id)
+        self._services.happenings.publish(OperatorEvent("session.opened", session_id=session.id))
         return session
 
     def _check_room(self) -> None:
@@ -170,7 +171,7 @@ class Sessions:
     def on_closed(self, session: Session) -> None:
         """Forget a session."""
         self._sessions.pop(session.id, None)
-        self._services.happened("session.closed", session_id=session.id)
+        self._services.happenings.publish(OperatorEvent("session.closed", session_id=session.id))
         if not self._sessions:
             self._emptied.set()
 

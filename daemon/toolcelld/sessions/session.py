@@ -33,6 +33,7 @@ from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.registry import Pin
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
+from toolcelld.event_log import OperatorEvent
 from toolcelld.lifecycle import SESSION, CallEvent, CallState, Machine, SessionEvent, SessionState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.project import Project
@@ -112,6 +113,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self._pin = pin
         self.idempotency = IdempotencyCache()
         self.retention = Retention(sessions.retention, self.outbox, self.idempotency)
+        self.has_room = self.retention.has_room
         self._waiting = WaitingCalls(self, pin, services.watch if request.follow else None)
         watch = sessions.projects.join(self.directory, project)
         self.after_call = watch.after_call
@@ -183,7 +185,7 @@ class Session(Machine[SessionState, SessionEvent]):
             return
         linger = self.request.linger_seconds
         seconds = self.services.config.daemon.linger_seconds if linger is None else linger
-        self.services.happened("session.detached", session_id=self.id)
+        self.services.happenings.publish(OperatorEvent("session.detached", session_id=self.id))
         if seconds <= 0:
             self.close(Stop(Kind.ABORTED, "client_gone", "the client is gone"))
         else:
@@ -247,7 +249,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self.republish()
         else:
             self.outbox.put(events.CatalogChanged(catalog.generation))
-        self.services.happened("catalog.changed", session_id=self.id)
+        self.services.happenings.publish(OperatorEvent("catalog.changed", session_id=self.id))
         self._waiting.on_catalog()
 
     # Calls
@@ -258,7 +260,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self._admit(request)
         except Refusal as refusal:
             if refusal.reason is not RefusalReason.CALL_EXISTS and request.call_id not in self.calls:
-                self._sessions.recent.refuse(request, refusal, self.id, self.directory)
+                self._sessions.recent.refuse(Call(request, self).refused(refusal))
             raise
 
     def _admit(self, request: Request) -> None:
@@ -282,7 +284,9 @@ class Session(Machine[SessionState, SessionEvent]):
         self.idempotency.begin(call.id, digest)
         self.retention.arguments_bytes += len(request.arguments)
         if self.services.happenings.readers:
-            self.services.happened("call.accepted", session_id=self.id, call_id=call.id, tool=request.tool)
+            self.services.happenings.publish(
+                OperatorEvent("call.accepted", session_id=self.id, call_id=call.id, tool=request.tool)
+            )
         if plan is not None:
             self._start(call, plan)
         else:
@@ -426,10 +430,6 @@ class Session(Machine[SessionState, SessionEvent]):
         self.start_events.send(event.call_id)
         self.outbox.put(event)
 
-    def has_room(self, size: int) -> bool:
-        """Whether so many bytes more may be kept until the client has read them."""
-        return self.retention.has_room(size)
-
     def on_begun(self, call: Call) -> None:
         """Watch the limits of a call that a worker has, and send its Started event where Accepted was sent."""
         self._sessions.limit_monitor.wake()
@@ -460,13 +460,15 @@ class Session(Machine[SessionState, SessionEvent]):
         self._sessions.recent.add(summary, size_bytes)
         if self.services.happenings.readers:
             outcome = summary.outcome
-            self.services.happened(
-                "call.ended",
-                session_id=self.id,
-                call_id=call.id,
-                tool=summary.tool,
-                worker_id=summary.worker_id,
-                message=str(outcome) if outcome is not None else "",
+            self.services.happenings.publish(
+                OperatorEvent(
+                    "call.ended",
+                    session_id=self.id,
+                    call_id=call.id,
+                    tool=summary.tool,
+                    worker_id=summary.worker_id,
+                    message=str(outcome) if outcome is not None else "",
+                )
             )
         if self.state is SessionState.CLOSING:
             self._close_if_empty()

@@ -31,6 +31,7 @@ from toolcelld.config.permissions import Rule
 from toolcelld.config.resolution.settings import resolve
 from toolcelld.config.schema import HookSection
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.event_log import Broadcast, OperatorEvent
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.pool import Pool
@@ -230,7 +231,7 @@ class Stage:
             load_seconds=10,
             make_worker=StagedWorker,
         )
-        self.happenings = SimpleNamespace(readers=())
+        self.happenings: Broadcast[OperatorEvent] = Broadcast()
         self.packages = SimpleNamespace(preparing={})
         self.spills = self.watch = None
         self.ruleset = self
@@ -266,8 +267,6 @@ class Stage:
 
     def leave(self, directory: str) -> None:
         self.joined -= 1
-
-    def happened(self, what: str, **_: Any) -> None: ...
 
     def log(self, *_: Any) -> None: ...
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import itemgetter
 from sys import getsizeof
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from toolcelld.calls.outcomes.outcome import Outcome
-from toolcelld.errors import Refusal
-
-if TYPE_CHECKING:
-    from toolcelld.calls.request import Request
 
 __all__ = ["SHOWN_BYTES_MAX", "CallHistory", "CallSummary"]
 
@@ -28,8 +23,6 @@ OUTPUT_BYTES: Final = 1024
 """One reference to a kept output."""
 
 
-REFUSAL_CHARACTERS_MAX: Final = 2000
-"""Of the message of a request that was not admitted."""
 SHOWN_BYTES_MAX: Final = 1024
 """What a summary keeps of the arguments, and of the result."""
 
@@ -56,48 +49,6 @@ class CallSummary(NamedTuple):
     arguments_bytes: int
     result: bytes  # the beginning of the body's JSON
     result_bytes: int
-
-    @classmethod
-    def of(
-        cls,
-        request: Request,
-        session_id: str,
-        directory: str,
-        accepted_at: float,
-        state: str,
-        story: Iterable[tuple[float, str]],
-        ending: Outcome | Refusal | None,
-        arguments: bytes,
-        *,
-        arguments_bytes: int,
-        path: str = "",
-        worker_id: str = "",
-        result: bytes = b"",
-        result_bytes: int = 0,
-    ) -> CallSummary:
-        """Return the summary of a request, admitted or not; one that was not has neither path nor worker nor result."""
-        outcome = ending if isinstance(ending, Outcome) else None
-        return cls(
-            request.call_id,
-            session_id,
-            request.tool,
-            path,
-            state,
-            worker_id,
-            request.agent,
-            request.agent_name,
-            directory,
-            request.session_id,
-            request.message_id,
-            accepted_at,
-            outcome,
-            tuple(story),
-            (ending.reason, ending.message) if isinstance(ending, Refusal) else ("", ""),
-            arguments[:SHOWN_BYTES_MAX],
-            arguments_bytes,
-            result,
-            result_bytes,
-        )
 
     @property
     def size_bytes(self) -> int:
@@ -139,29 +90,8 @@ class CallHistory:
         while len(self._kept) > self._calls_max or self.size_bytes > self._bytes_max:
             self.size_bytes -= self._kept.popleft()[1]
 
-    def refuse(self, request: Request, refusal: Refusal, session_id: str, directory: str) -> None:
-        """Add a request that was not admitted, which does not count as a call that has ended.
-
-        Args:
-            request: What the client asked for.
-            refusal: Why it was not admitted; the beginning of its message is kept.
-            session_id: The session that it was sent in.
-            directory: The directory of that session.
-        """
-        now = time.time()
-        kept = Refusal(refusal.reason, refusal.message[:REFUSAL_CHARACTERS_MAX])
-        story = ((now, f"refused: {refusal.reason.lower()}"),)
-        call = CallSummary.of(
-            request,
-            session_id,
-            directory,
-            now,
-            "ended",
-            story,
-            kept,
-            request.arguments,
-            arguments_bytes=len(request.arguments),
-        )
+    def refuse(self, call: CallSummary) -> None:
+        """Add a call that was not admitted, which does not count as one that has ended."""
         self.add(call, call.size_bytes)
         self.added -= 1
 
