@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -27,17 +29,22 @@ def imports(place: Path, extra: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_forbidden_import_is_noticed(tmp_path: Path) -> None:
-    forbidden = """
+@pytest.mark.parametrize(
+    ("source", "imported"),
+    [("toolcell_proto", "google"), ("toolcelld.calls.call", "toolcelld.calls.owner")],
+    ids=["to run", "for a type"],
+)
+def test_a_forbidden_import_is_noticed(tmp_path: Path, source: str, imported: str) -> None:
+    forbidden = f"""
 [[tool.importlinter.contracts]]
-name = "The contract does without protobuf"
+name = "One does without the other"
 type = "forbidden"
-source_modules = ["toolcell_proto"]
-forbidden_modules = ["google"]
+source_modules = ["{source}"]
+forbidden_modules = ["{imported}"]
 """
     done = imports(tmp_path, forbidden)
     assert done.returncode == 1, done.stdout
-    assert "The contract does without protobuf BROKEN" in done.stdout
+    assert "One does without the other BROKEN" in done.stdout
 
 
 def tracked() -> list[Path]:

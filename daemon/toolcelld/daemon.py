@@ -17,11 +17,8 @@ from typing import Any, Final
 
 from toolcell import _paths
 from toolcelld import linux
-from toolcelld.calls.call import Call
 from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.installation import Installations
-from toolcelld.calls.limit_monitor import LimitMonitor
-from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import Broken, Description
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
@@ -39,7 +36,7 @@ from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import Lock, Manager, Manifest
 from toolcelld.environments.programs import programs_of
 from toolcelld.errors import Refusal
-from toolcelld.event_log import Broadcast, EventLog, LogLine, OperatorEvent
+from toolcelld.event_log import OperatorEvent
 from toolcelld.files.looks import look
 from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
@@ -47,7 +44,6 @@ from toolcelld.output.spill import SpillStore
 from toolcelld.policy import trust
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
-from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted
 from toolcelld.pool.cell_packages import CellPackages
@@ -56,7 +52,7 @@ from toolcelld.pool.prefork import Preforks
 from toolcelld.pool.probe import probe_host
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.pool.worker import Worker
-from toolcelld.sessions.project_watch import ProjectWatches
+from toolcelld.services import Services
 from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
 from toolcelld.worker.zygote.launch import LaunchedZygote
@@ -86,7 +82,7 @@ class DaemonOptions:
 
 
 class Daemon(Machine[DaemonState, DaemonEvent]):
-    """The parts of a running daemon, as the services, sessions and calls use them."""
+    """The parts of a running daemon; operators use them, sessions and calls know `Services` alone."""
 
     def __init__(
         self,
@@ -95,119 +91,97 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         zygote: LaunchedZygote,
         tasks: asyncio.TaskGroup,
     ) -> None:
+        super().__init__(DAEMON, DaemonState.STARTING)
+        state = options.state_directory
         self.options = options
         self.socket = options.socket
-        super().__init__(DAEMON, DaemonState.STARTING)
-        self.tasks = tasks
         self.started_at = time.time()
         self.environment: Mapping[str, str] = dict(os.environ)
-        self.logbook = EventLog()
-        self.happenings: Broadcast[OperatorEvent] = Broadcast()
-        self.recent = CallHistory()
-        self.config = self._load_config()
-        self._temporary_directories = TemporaryDirectories(
-            os.path.join(options.state_directory, "scratch"), tasks
-        )
-        self.ruleset = Ruleset(
-            self.config, self._host_paths(HostCapabilities())
-        )  # until the host has been examined
+        self.config = config = self._load_config()
+        self._stopping = asyncio.Event()
+        # Cells, and what they get.
         self.groups = cgroups
+        self._temporary_directories = TemporaryDirectories(os.path.join(state, "scratch"), tasks)
         self._zygote = Zygote(sys.executable, _log_zygote, cgroups, zygote)
         self._preforks = Preforks(self._zygote, tasks, self._temporary_directories)
-        self._stopping = asyncio.Event()
         self._environments = Environments(
-            os.path.join(options.state_directory, "environments"),
+            os.path.join(state, "environments"),
             self.environment,
             uv=lambda: self.config.environments.uv or "",
             source_builds=lambda: self.config.environments.source_builds,
         )
-        self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
-        self.kept = Kept(
-            options.state_directory,
-            self.store,
-            in_use=self._places_in_use,
-            remove=remove_tree,
-            tidy=self._tidy_kept,
+        store = Store(os.path.join(state, "toolcell.sqlite"))
+        self.kept = Kept(state, store, in_use=self._places_in_use, remove=remove_tree, tidy=self._tidy_kept)
+        packages = CellPackages(
+            self._environments, self.kept, directory=self._packages, tell=self._tell_preparing
         )
-        self.packages = CellPackages(
-            self._environments,
-            self.kept,
-            directory=lambda: self.ruleset.host_paths.packages,
-            tell=self._tell_preparing,
-        )
-        daemon = self.config.daemon
-        self.pool = Pool(
+        pool = Pool(
             self._preforks.for_cell,
             tasks,
-            workers_max=daemon.workers,
-            idle_seconds=daemon.worker_idle_seconds,
-            grace_seconds=daemon.abort_grace_seconds,
-            load_seconds=daemon.load_timeout_seconds,
+            workers_max=config.daemon.workers,
+            idle_seconds=config.daemon.worker_idle_seconds,
+            grace_seconds=config.daemon.abort_grace_seconds,
+            load_seconds=config.daemon.load_timeout_seconds,
             on_change=self._worker_changed,
             on_shut_out=self._shut_out,
-            make_worker=self.packages.make_worker,
+            make_worker=packages.make_worker,
         )
-        self.installations = Installations(
-            lambda: self.ruleset.host_paths, self._preforks.for_cell, self._worker_changed
+        spills = SpillStore(
+            os.path.join(state, "outputs"),
+            store,
+            bytes_per_call=config.spill.bytes_per_call,
+            quota_bytes=config.spill.quota_bytes,
+            retention_seconds=config.spill.retention_seconds,
         )
-        spill = self.config.spill
-        self.spills = SpillStore(
-            os.path.join(options.state_directory, "outputs"),
-            self.store,
-            bytes_per_call=spill.bytes_per_call,
-            quota_bytes=spill.quota_bytes,
-            retention_seconds=spill.retention_seconds,
-        )
-        self.catalogs = CatalogRegistry(
+        # Tools, and the calls of them.
+        catalogs = CatalogRegistry(
             lambda: self.config,
             self._describe,
-            self.store,
-            is_trusted=lambda: self.ruleset.is_trusted,
-            define=Definitions(self.pool, lambda: self.ruleset).changed,
+            store,
+            is_trusted=lambda: self.services.ruleset.is_trusted,
+            define=Definitions(pool, lambda: self.services.ruleset).changed,
         )
-        self.watch = Watch(
-            lambda directory: sources_of(self.config, directory),
-            self.catalogs.read,
-            self.catalogs.described,
-            tasks,
+        self.services = Services(
+            tasks=tasks,
+            store=store,
+            ruleset=Ruleset(config, self._host_paths(HostCapabilities())),  # until the host has been examined
+            packages=packages,
+            pool=pool,
+            spills=spills,
+            catalogs=catalogs,
+            watch=Watch(
+                lambda directory: sources_of(self.config, directory), catalogs.read, catalogs.described, tasks
+            ),
         )
-        self.projects = ProjectWatches(
-            self._find_project,
-            self.pool.is_writing,
-            self.pool.has_writers,
-            lambda directory, now: self.pool.retire_unlike(directory, {*now.places}),
-        )
-        self.sessions = Sessions(self)
-        self.limit_monitor = LimitMonitor(
-            lambda: [call for session in self.sessions.all for call in session.calls.values()], tasks
-        )
+        self.installations = Installations(self.services, self._preforks.for_cell, self._worker_changed)
+        self.sessions = Sessions(self.services)
 
-    def _find_project(self, directory: str) -> Project:
-        return self.ruleset.find_project(directory)
+    @property
+    def _packages(self) -> str:
+        """The directory of the packages of tools in TypeScript and JavaScript."""
+        return os.path.join(os.path.realpath(self.options.state_directory), "packages")
+
+    def _rule(self, **changed: Any) -> None:
+        """Replace the rules; permits that were decided by those before are decided anew."""
+        self.services.ruleset = replace(self.services.ruleset, **changed)
 
     def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""
         kept = [self.options.state_directory, os.path.dirname(self.socket)]
         kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
         hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
-        packages = os.path.join(os.path.realpath(self.options.state_directory), "packages")
-        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment, packages)
+        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment, self._packages)
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on. Return whether the decision was stored."""
-        self.ruleset = replace(self.ruleset, trusts=self.ruleset.trusts.beside(trusted))
-        return await trust.keep(self.store, trusted)
+        self._rule(trusts=self.services.ruleset.trusts.beside(trusted))
+        return await trust.keep(self.services.store, trusted)
 
     async def distrust(self, directory: str) -> bool:
         """Revoke the trust in a project. Return whether the decision was stored."""
-        self.ruleset = replace(self.ruleset, trusts=self.ruleset.trusts.without(directory))
-        self._reconsider()
-        return await trust.forget(self.store, directory)
-
-    def _reconsider(self) -> None:
-        """Withdraw the open questions about calls that the rules no longer allow."""
-        for session in self.sessions.all:
-            session.reconsider()
+        self._rule(trusts=self.services.ruleset.trusts.without(directory))
+        self.sessions.reconsider()
+        return await trust.forget(self.services.store, directory)
 
     @property
     def cells_ready(self) -> int:
@@ -223,60 +197,34 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     # What the parts need
 
-    def find_call(self, call_id: str) -> Call | None:
-        """Return the running call with this id, of any session, or None."""
-        return self.sessions.call(call_id)
-
-    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
-        """Add a line of a tool to the event log."""
-        self.logbook.write(LogLine(time.time(), source, level, text, tool, call_id))
-
-    def happened(self, what: str, *, session_id: str = "", call: Call | None = None) -> None:
-        """Publish an event to the operators that watch."""
-        if not self.happenings.readers:
-            return
-        message = ""
-        if call is not None and call.outcome is not None:
-            message = call.outcome.kind.value + (f" ({call.outcome.cause})" if call.outcome.cause else "")
-        self.happenings.publish(
-            OperatorEvent(
-                what,
-                session_id=session_id,
-                call_id=call.id if call is not None else "",
-                tool=call.request.tool if call is not None else "",
-                worker_id=call.run.worker.id if call is not None and call.run is not None else "",
-                message=message,
-            )
-        )
-
     def _worker_changed(self, worker: Worker) -> None:
+        self.sessions.on_worker_changed(worker)
         if worker.state is WorkerState.DEAD:
-            self.projects.after_exit(worker)
-            self.sessions.on_worker_dead(worker)
-            self.happenings.publish(
-                OperatorEvent("worker.dead", worker_id=worker.id, message=worker.spec.file.path)
-            )
-        elif worker.state is WorkerState.STARTING:
-            self.limit_monitor.watch(worker)
-        elif worker.state is WorkerState.STOPPING:
-            self.projects.before_exit(worker)
+            what = "worker.dead"
         elif worker.state is WorkerState.IDLE and not worker.calls:
-            self.happenings.publish(
-                OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
-            )
+            what = "worker.started"
+        else:
+            return
+        self.services.happenings.publish(
+            OperatorEvent(what, worker_id=worker.id, message=worker.spec.file.path)
+        )
 
     def _shut_out(self, held: Quarantined) -> None:
         logger.warning("%s is in quarantine: %s.", held.path, held)
-        self.happenings.publish(
+        self.services.happenings.publish(
             OperatorEvent("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
         )
 
     def _places_in_use(self) -> list[Place]:
-        return [place for worker in self.pool.workers for place in self.packages.places(worker.spec)]
+        return [
+            place
+            for worker in self.services.pool.workers
+            for place in self.services.packages.places(worker.spec)
+        ]
 
     async def _tidy_kept(self) -> None:
         await self._environments.tidy()
-        self.ruleset = replace(self.ruleset)  # permits that were decided before name what was removed
+        self._rule()  # permits that were decided before name what was removed
 
     async def install(self, manifest: Manifest, lock: Lock, manager: Manager) -> None:
         """Install packages, and note who asked for them. Raises `PackagesError`."""
@@ -289,24 +237,23 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         Args:
             wait_seconds: How long to wait for the descriptions; later ones reach the sessions as a change.
         """
-        self.ruleset = replace(self.ruleset)  # permits that were decided before name no packages
-        return await self.catalogs.refresh_all(wait_seconds=wait_seconds)
+        self._rule()  # permits that were decided before name no packages
+        return await self.services.catalogs.refresh_all(wait_seconds=wait_seconds)
 
     def _tell_preparing(self, path: str, text: str) -> None:
-        for session in list(self.sessions.all):
-            session.prepare(path, text)
+        self.sessions.prepare(path, text)
 
     async def _describe(self, file: ToolFile) -> Description:
         try:
-            spec = await look(file.directory, self.ruleset.describing, file)
-            description = await self.pool.describe(spec)
+            spec = await look(file.directory, self.services.ruleset.describing, file)
+            description = await self.services.pool.describe(spec)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
         except OSError as error:
             return Description(broken=Broken("setup", f"what its cell needs cannot be read: {error}"))
         broken = description.broken
         if broken is not None and broken.missing_module:
-            remedy = self.ruleset.remedy(file, broken.missing_module, spec.interpreter)
+            remedy = self.services.ruleset.remedy(file, broken.missing_module, spec.interpreter)
             description = replace(description, broken=replace(broken, remedy=remedy))
         return description
 
@@ -334,18 +281,21 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
         self.config = await asyncio.to_thread(self._load_config)
         await asyncio.to_thread(self._fix_programs)
-        trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
+        trusts = await trust.recall(
+            self.services.store
+        )  # another daemon of this user may have been told of more
         hooks = await self._load_hooks(self.config)
-        self.ruleset = replace(self.ruleset, config=self.config, trusts=trusts, hooks=hooks)
-        self._reconsider()
+        self._rule(config=self.config, trusts=trusts, hooks=hooks)
+        self.sessions.reconsider()
         self.sessions.retention.limits = self.config.daemon
-        self.pool.workers_max = self.config.daemon.workers
-        self.pool.keep_idle(self.config.daemon.worker_idle_seconds)
-        self.pool.grace_seconds = self.config.daemon.abort_grace_seconds
-        self.pool.load_seconds = self.config.daemon.load_timeout_seconds
-        self.watch.renew()
-        catalogs = await self.catalogs.refresh_all()
-        self.happenings.publish(OperatorEvent("config.reloaded"))
+        pool = self.services.pool
+        pool.workers_max = self.config.daemon.workers
+        pool.keep_idle(self.config.daemon.worker_idle_seconds)
+        pool.grace_seconds = self.config.daemon.abort_grace_seconds
+        pool.load_seconds = self.config.daemon.load_timeout_seconds
+        self.services.watch.renew()
+        catalogs = await self.services.catalogs.refresh_all()
+        self.services.happenings.publish(OperatorEvent("config.reloaded"))
         problems = [problem for catalog in catalogs for problem in catalog.problems]
         return len(catalogs), sum(len(catalog.tools) for catalog in catalogs), problems
 
@@ -368,31 +318,29 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
         On an exception within, the cells are ended, and the rest is left to the end of the process.
         """
+        services = self.services
         inspector.start()
         await asyncio.to_thread(self._fix_programs)
-        await self.store.start()
-        await self.spills.start()
+        await services.store.start()
+        await services.spills.start()
         await self._temporary_directories.start()
         sweeping = [
-            self.tasks.create_task(self.spills.sweep_for_ever()),
-            self.tasks.create_task(self.kept.sweep_for_ever(lambda: self.config.environments.keep_seconds)),
+            services.tasks.create_task(services.spills.sweep_for_ever()),
+            services.tasks.create_task(
+                self.kept.sweep_for_ever(lambda: self.config.environments.keep_seconds)
+            ),
         ]
-        async with self._zygotes(), self.catalogs:
-            self.ruleset = replace(
-                self.ruleset,
-                host_paths=self._host_paths(
-                    await probe_host(self._preforks.for_cell, self._temporary_directories.place)
-                ),
-                trusts=await trust.recall(self.store),
-            )
-            self.ruleset = replace(self.ruleset, hooks=await self._load_hooks(self.config))
+        async with self._zygotes(), services.catalogs:
+            host = await probe_host(self._preforks.for_cell, self._temporary_directories.place)
+            self._rule(host_paths=self._host_paths(host), trusts=await trust.recall(services.store))
+            self._rule(hooks=await self._load_hooks(self.config))
             yield
-            await self.pool.aclose()
-            self.limit_monitor.close()
+            await services.pool.aclose()
+            self.sessions.limit_monitor.close()
         for task in sweeping:
             task.cancel()
-        await self.spills.aclose()
-        await self.store.aclose()
+        await services.spills.aclose()
+        await services.store.aclose()
 
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
@@ -414,7 +362,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     async def stopped(self) -> None:
         """Wait until `stop` was called, or until there was no session for the idle time of the options."""
-        watching = self.tasks.create_task(self._stop_when_idle())
+        watching = self.services.tasks.create_task(self._stop_when_idle())
         await self._stopping.wait()
         watching.cancel()
 

@@ -112,7 +112,10 @@ WORKER: Final[Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]]] = {
 
 
 class CallState(StrEnum):
-    WAITING = auto()  # for its tool's description, a slot or a worker
+    WAITING_TOOL = auto()  # for its tool as it was saved
+    WAITING_HOOKS = auto()  # for the hooks that run before it
+    WAITING_PERMISSION = auto()  # for a person who is asked whether it may run
+    WAITING_WORKER = auto()  # for a place and a worker
     RUNNING = auto()
     # As RUNNING, with an open question: it keeps its worker, its timers are paused, and it has no slot
     ASKING = auto()
@@ -123,6 +126,9 @@ class CallState(StrEnum):
 
 
 class CallEvent(StrEnum):
+    HOOKED = auto()  # hooks run before it
+    REFERRED = auto()  # a rule has a person asked
+    QUEUED = auto()  # no worker is idle, or its session has no place
     LEASED = auto()  # it has a worker
     REFUSED = auto()  # it will get no worker
     ASKED = auto()  # its first open question
@@ -136,7 +142,31 @@ class CallEvent(StrEnum):
 
 
 CALL: Final[Mapping[CallState, Mapping[CallEvent, CallState]]] = {
-    CallState.WAITING: {
+    CallState.WAITING_TOOL: {
+        CallEvent.HOOKED: CallState.WAITING_HOOKS,
+        CallEvent.REFERRED: CallState.WAITING_PERMISSION,
+        CallEvent.QUEUED: CallState.WAITING_WORKER,
+        CallEvent.LEASED: CallState.RUNNING,
+        CallEvent.REFUSED: CallState.ENDED,
+        CallEvent.ABORT: CallState.ENDED,
+        CallEvent.FAILED: CallState.ENDED,
+    },
+    CallState.WAITING_HOOKS: {
+        CallEvent.REFERRED: CallState.WAITING_PERMISSION,
+        CallEvent.QUEUED: CallState.WAITING_WORKER,
+        CallEvent.LEASED: CallState.RUNNING,
+        CallEvent.REFUSED: CallState.ENDED,
+        CallEvent.ABORT: CallState.ENDED,
+        CallEvent.FAILED: CallState.ENDED,
+    },
+    CallState.WAITING_PERMISSION: {
+        CallEvent.QUEUED: CallState.WAITING_WORKER,
+        CallEvent.LEASED: CallState.RUNNING,
+        CallEvent.REFUSED: CallState.ENDED,
+        CallEvent.ABORT: CallState.ENDED,
+        CallEvent.FAILED: CallState.ENDED,
+    },
+    CallState.WAITING_WORKER: {
         CallEvent.LEASED: CallState.RUNNING,
         CallEvent.REFUSED: CallState.ENDED,
         CallEvent.ABORT: CallState.ENDED,

@@ -94,7 +94,7 @@ async def run(
     processes.start_threads()
     async with asyncio.TaskGroup() as tasks:
         daemon = Daemon(options, cgroups, zygote, tasks)
-        handler = EventLogHandler(daemon.logbook, loop)
+        handler = EventLogHandler(daemon.services.logbook, loop)
         logging.getLogger().addHandler(handler)
         flood = FloodFilter(loop)
         for each in logging.getLogger().handlers:
@@ -131,7 +131,9 @@ async def _serve(
     async with daemon.opened():
         server = grpc.aio.server(interceptors=[access, Parser()], options=SERVER_OPTIONS)
         health = _Health()
-        toolcell_pb2_grpc.add_ToolCellServicer_to_server(ToolCell(daemon, access), server)
+        toolcell_pb2_grpc.add_ToolCellServicer_to_server(
+            ToolCell(daemon.services, daemon.sessions, access), server
+        )
         operator_pb2_grpc.add_OperatorServicer_to_server(Operator(daemon), server)
         health_pb2_grpc.add_HealthServicer_to_server(health, server)
         reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], server)
@@ -184,7 +186,7 @@ class _Health(health_pb2_grpc.HealthServicer):
 
 
 def _reload_soon(daemon: Daemon) -> None:
-    daemon.tasks.create_task(_reload(daemon))
+    daemon.services.tasks.create_task(_reload(daemon))
 
 
 async def _reload(daemon: Daemon) -> None:

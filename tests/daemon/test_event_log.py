@@ -122,7 +122,7 @@ async def test_a_reader_is_removed_when_it_follows_no_more() -> None:
 async def test_a_line_between_the_last_lines_and_the_next_read_is_not_missed() -> None:
     book = EventLog()
     book.write(line("before"))
-    service = Operator(cast("Daemon", SimpleNamespace(logbook=book)))
+    service = Operator(cast("Daemon", SimpleNamespace(services=SimpleNamespace(logbook=book), sessions=None)))
     parts = aiter(service.TailLogs(op.TailLogsRequest(follow=True), cast("Any", None)))
     assert [each.text for each in (await anext(parts)).lines] == ["before"]
     book.write(line("after"))

@@ -30,7 +30,7 @@ from toolcelld.lifecycle import (
 Table = Mapping[Any, Mapping[Any, Any]]
 TABLES: dict[str, tuple[Table, type[StrEnum], type[StrEnum], StrEnum]] = {
     "worker": (WORKER, WorkerState, WorkerEvent, WorkerState.STARTING),
-    "call": (CALL, CallState, CallEvent, CallState.WAITING),
+    "call": (CALL, CallState, CallEvent, CallState.WAITING_TOOL),
     "session": (SESSION, SessionState, SessionEvent, SessionState.OPEN),
     "daemon": (DAEMON, DaemonState, DaemonEvent, DaemonState.STARTING),
 }

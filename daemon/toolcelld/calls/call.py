@@ -1,9 +1,9 @@
 """The life of a call: it waits, it runs, and it ends exactly once.
 
-    accepted → [waits for its tool as it was saved] → waits for a place and a worker → runs → ended
+    accepted → waits for its tool as it was saved, hooks, a permission, a place and a worker → runs → ended
 
-A call exists from the moment it is accepted. `Call.start` gives it its plan, when its tool is known, and puts
-it into the pool's queue. With a worker it has a `Run`, which fires the events from then on. `Call.end` is the
+A call exists from the moment it is accepted. `Call.start` gives it its plan, when its tool is known; a call that has to
+wait for none of these gets its worker at once. With a worker it has a `Run`, which fires the events from then on. `Call.end` is the
 one place that assigns the ending, together with the state ENDED.
 """
 
@@ -32,11 +32,11 @@ from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 
 if TYPE_CHECKING:
+    from toolcelld.calls.owner import Owner
     from toolcelld.calls.questions import Questions
     from toolcelld.calls.request import Plan, Request
     from toolcelld.output.redaction import Redactor
     from toolcelld.pool.pool import Lease
-    from toolcelld.sessions.session import Session
 
 __all__ = ["Call"]
 
@@ -44,13 +44,27 @@ logger = logging.getLogger(__name__)
 
 BODY_BYTES_ALWAYS: Final = 64 * 1024
 """A result up to this size is always sent; a client that reads nothing can start no further calls."""
+REFUSAL_CHARACTERS_MAX: Final = 2000
+"""Of the message of a call that is not admitted, for operators."""
 STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
 KEPT_BYTES: Final = 1024
 """Arguments up to this size stay in the request of a call; longer ones are freed when a worker has them."""
 OUR_STAGES: Final = frozenset({"spawn", "setup"})
 """Stages of a worker's start whose failure is a fault of the daemon or the host; in other stages it is the file's."""
-SHOWN: Final = {CallState.WAITING: "waiting", CallState.ABORTING: "aborting", CallState.ENDED: "ended"}
+WAITING: Final = frozenset(
+    {
+        CallState.WAITING_TOOL,
+        CallState.WAITING_HOOKS,
+        CallState.WAITING_PERMISSION,
+        CallState.WAITING_WORKER,
+    }
+)
+SHOWN: Final = {
+    **dict.fromkeys(WAITING, "waiting"),
+    CallState.ABORTING: "aborting",
+    CallState.ENDED: "ended",
+}
 """The states that have a name in the contract; all others are "running"."""
 
 
@@ -62,8 +76,8 @@ class Call(Machine[CallState, CallEvent]):
         session: the session that it belongs to.
     """
 
-    def __init__(self, request: Request, session: Session) -> None:
-        super().__init__(CALL, CallState.WAITING)
+    def __init__(self, request: Request, session: Owner) -> None:
+        super().__init__(CALL, CallState.WAITING_TOOL)
         self.id = request.call_id
         self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
         self.arguments_bytes = len(request.arguments)  # what counts for the session until the end
@@ -105,14 +119,14 @@ class Call(Machine[CallState, CallEvent]):
 
     def summary(self) -> CallSummary:
         """Return a snapshot for lists of calls."""
-        request, plan, run, state = self.request, self.plan, self.run, self.state
+        request, plan, run = self.request, self.plan, self.run
         running = "running" if run is None or run.record.stop is None else "aborting"
         return CallSummary(
             self.id,
             self.session.id,
             request.tool,
             plan.tool.file.path if plan is not None else "",
-            SHOWN.get(state, running),
+            SHOWN.get(self.state, running),
             run.record.worker_id if run is not None else "",
             request.agent,
             request.agent_name,
@@ -129,6 +143,14 @@ class Call(Machine[CallState, CallEvent]):
             self._result_bytes,
         )
 
+    def refused(self, refusal: Refusal) -> CallSummary:
+        """Return the summary of a call that is not admitted: it ends as it came, and only operators see it."""
+        self.fire(CallEvent.REFUSED)
+        self.ending = Refusal(refusal.reason, refusal.message[:REFUSAL_CHARACTERS_MAX])
+        self.story[0] = (self.accepted_at, f"refused: {refusal.reason.lower()}")
+        self.deadline = None  # it refers to the call
+        return self.summary()
+
     def note(self, text: str) -> None:
         """Add a line to the history that operators see."""
         self.story.append((time.time(), text))
@@ -142,11 +164,14 @@ class Call(Machine[CallState, CallEvent]):
         """
         self.plan = plan
         if plan.hooks:
-            self._hooks = self.session.tasks.create_task(
+            self.fire(CallEvent.HOOKED)
+            self._hooks = self.session.services.tasks.create_task(
                 self._run_hooks(plan), name=f"hooks before {self.id}"
             )
+        elif plan.ask is not None:
+            self._ask(plan)
         else:
-            self._permit(plan)
+            self._start(plan)
 
     async def _run_hooks(self, plan: Plan) -> None:
         with BugBarrier(self.fail):
@@ -156,18 +181,16 @@ class Call(Machine[CallState, CallEvent]):
             self._hooks = None
             if isinstance(found, bytes):
                 self._arguments = found
-                self._permit(plan)
+                if plan.ask is not None:
+                    self._ask(plan)
+                else:
+                    self._start(plan)
             else:
                 self.end(CallEvent.REFUSED, found)
 
-    def _permit(self, plan: Plan) -> None:
-        if plan.ask is not None:
-            self._ask(plan)
-        else:
-            self._start(plan)
-
     def _ask(self, plan: Plan) -> None:
         with BugBarrier(self.fail):
+            self.fire(CallEvent.REFERRED)
             self.note(f"asks before it runs: {plan.ask}")
             if self.deadline is not None:
                 self.deadline.pause()
@@ -175,8 +198,8 @@ class Call(Machine[CallState, CallEvent]):
             self._permission.ask(self._arguments)
 
     def _allowed(self, ending: Outcome | Refusal | None) -> None:
-        if self.ended:
-            return
+        if self.state is not CallState.WAITING_PERMISSION:
+            return  # the question was withdrawn
         assert self.plan is not None
         if ending is None:
             self.note("allowed")
@@ -184,17 +207,12 @@ class Call(Machine[CallState, CallEvent]):
         else:
             self.end(CallEvent.REFUSED, ending)
 
-    @property
-    def asks_permission(self) -> bool:
-        """Whether a person is asked whether it may run."""
-        return self._permission is not None and self._permission.is_open
-
     def refuse(self, refusal: Refusal) -> None:
         """Withdraw the question whether it may run, and refuse it."""
         self.end(CallEvent.REFUSED, refusal)
 
     def _start(self, plan: Plan) -> None:
-        pool, places = self.session.pool, self.session.places
+        pool, places = self.session.services.pool, self.session.places
         try:
             if self.deadline is not None:
                 self.deadline.run()
@@ -203,6 +221,7 @@ class Call(Machine[CallState, CallEvent]):
                 self.run = Run(self, plan, worker)
                 self.run.begin()
                 return
+            self.fire(CallEvent.QUEUED)
             self._lease = pool.lease(
                 plan.spec, places, plan.limits.queue_seconds, tool=plan.tool.name, concurrency=concurrency
             )
@@ -213,7 +232,7 @@ class Call(Machine[CallState, CallEvent]):
             self.fail(error)
 
     def _leased(self, granted: asyncio.Future[Worker]) -> None:
-        if self.ended:
+        if self.state is not CallState.WAITING_WORKER:
             return
         with BugBarrier(self.fail):
             try:
@@ -225,16 +244,16 @@ class Call(Machine[CallState, CallEvent]):
                 self.run = Run(self, self.plan, worker)
                 self.run.begin()
 
-    def take_arguments(self) -> bytes:
-        """Return the arguments, for the worker; the call keeps them no longer."""
-        arguments, self._arguments = self._arguments, b""
-        return arguments
+    def take_arguments(self, redactor: Redactor | None) -> bytes:
+        """Return the arguments, for the worker; the call keeps no more than operators see of them.
 
-    def show_arguments(self, arguments: bytes, redactor: Redactor | None) -> None:
-        """Show operators what the worker gets: after the hooks, and without the secrets of the tool."""
-        if redactor is not None:
-            arguments = redactor.redacted(arguments)
-        self.arguments_shown = arguments[:SHOWN_BYTES_MAX]
+        Args:
+            redactor: Removes the secrets of the tool from what operators see, where it has some.
+        """
+        arguments, self._arguments = self._arguments, b""
+        shown = arguments if redactor is None else redactor.redacted(arguments)
+        self.arguments_shown = shown[:SHOWN_BYTES_MAX]
+        return arguments
 
     def _not_started(self, failure: Refusal | StartFailed) -> Outcome | Refusal:
         """Return the ending of a call whose worker could not be leased or started."""
@@ -259,35 +278,33 @@ class Call(Machine[CallState, CallEvent]):
         Args:
             text: What is done; empty when it is done, which starts the clocks again.
         """
-        if self.run is not None or self.ended or self._hooks is not None or self.asks_permission:
-            return
+        if self.state not in (CallState.WAITING_TOOL, CallState.WAITING_WORKER):
+            return  # its clocks stand still, or it runs
         lease = self._lease
         if not text:
             if self.deadline is not None:
                 self.deadline.run()
             if lease is not None:
-                self.session.pool.go_on(lease)
+                self.session.services.pool.go_on(lease)
             return
         self.note(text)
         if self.deadline is not None:
             self.deadline.pause()
         if lease is not None:
-            self.session.pool.hold(lease)
+            self.session.services.pool.hold(lease)
         self.session.tell(events.Progress(0.0, None, text, call_id=self.id))
 
     def _withdraw(self) -> None:
         if self._lease is not None:
-            self.session.pool.withdraw(self._lease)
+            self.session.services.pool.withdraw(self._lease)
             self._lease = None
 
     # The endings
 
     def stop(self, stop: Stop) -> bool:
         """Stop the call. Return False if it has ended or its worker has reported. The first cause counts."""
-        if self.run is not None:
-            return self.run.stop(stop)
-        if self.ended:
-            return False
+        if self.state not in WAITING:
+            return self.run is not None and self.run.stop(stop)
         self.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
         self._withdraw()
         generation = self.plan.generation if self.plan is not None else 0
@@ -296,8 +313,8 @@ class Call(Machine[CallState, CallEvent]):
 
     def timed_out(self) -> None:
         """Stop the call because its timeout has passed; a call whose tool is not known yet is refused."""
-        if self.plan is None and self.session.catalog.find(self.request.tool) is None:
-            self.session.start_late(self)
+        if self.state is CallState.WAITING_TOOL:
+            self.session.on_waited_out(self)
         began = self.run.record.started if self.run is not None else self.accepted
         self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{time.monotonic() - began:.1f} s"))
 
@@ -325,19 +342,17 @@ class Call(Machine[CallState, CallEvent]):
             sent = (events.Refused(ending, call_id=self.id),)
             text = f"refused: {ending.reason.lower()}"
         else:
-            if len(body) > BODY_BYTES_ALWAYS and not self.session.retention.has_room(len(body)):
+            if len(body) > BODY_BYTES_ALWAYS and not self.session.has_room(len(body)):
                 ending, body = outcome.unread(ending), EMPTY_BODY
             sent = parts(self.id, ending, body)
-            text = f"ended: {ending.kind}" + (f" ({ending.cause})" if ending.cause else "")
+            text = f"ended: {ending}"
         self.fire(event)
         self.ending = ending
         self._result, self._result_bytes = body[:SHOWN_BYTES_MAX], len(body)
-        self.note(text)
+        self.story.append((time.time(), text))
         self._arguments = b""
         if self.deadline is not None:
             self.deadline.end()
-        if self.run is not None:
-            self.run.stop_clocks()
         if self._hooks is not None:
             self._hooks.cancel()
         if self._permission is not None:

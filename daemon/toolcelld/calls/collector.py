@@ -96,6 +96,7 @@ class OutputCollector:
         self._tool = run.plan.tool.name
         self._limits = run.plan.limits
         self._session = run.call.session
+        self._services = run.call.session.services
         self._cell = run.worker.cell
         self._sequence = sequence
         self._streams: dict[Source, _Stream] = {}
@@ -277,7 +278,7 @@ class OutputCollector:
         if lost := message.lost:
             self._session.tell(events.Gap(lost, call_id=self._call_id))
             lines = f"{lost} lines were lost: more than can be kept at once"
-            self._session.log(self._call_id, self._tool, "log", "warning", lines)
+            self._services.log(self._call_id, self._tool, "log", "warning", lines)
 
     def _tell_log(self, source: str, level: str, text: str) -> None:
         for start in range(0, len(text), PIECE_CHARACTERS_MAX):
@@ -285,7 +286,7 @@ class OutputCollector:
             self._session.tell(events.Logged(level, source, piece, call_id=self._call_id))
         for start in range(0, len(text), TEXT_CHARACTERS_MAX):  # a traceback is one entry of the log
             piece = text[start : start + TEXT_CHARACTERS_MAX]
-            self._session.log(self._call_id, self._tool, source, level, piece)
+            self._services.log(self._call_id, self._tool, source, level, piece)
 
     # The tool prints
 
@@ -371,14 +372,14 @@ class OutputCollector:
             chore.cancel()
 
     def _new_details_capture(self) -> SpooledOutput:
-        return SpooledOutput(self._session.spills, self._origin("details"), lines_max=None, bytes_max=1)
+        return SpooledOutput(self._services.spills, self._origin("details"), lines_max=None, bytes_max=1)
 
     def _origin(self, source: str) -> OutputOrigin:
         return OutputOrigin(self._session.id, self._session.secret_digest, self._call_id, self._tool, source)
 
     def _new_capture(self, source: str) -> SpooledOutput:
         return SpooledOutput(
-            self._session.spills,
+            self._services.spills,
             self._origin(source),
             lines_max=self._limits.output_lines,
             bytes_max=self._limits.output_bytes,

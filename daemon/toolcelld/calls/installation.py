@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, Listener, run_in
+from toolcelld.calls.request import Request
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.tmpdir import remove_tree
 from toolcelld.config.hosts import ports_of
@@ -38,12 +39,11 @@ from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.network.refusals import Refused
 from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.profiles import HostPaths
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
-from toolcelld.protocol.messages import CallContext
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
+from toolcelld.services import Services
 
 __all__ = ["Installations"]
 
@@ -83,9 +83,7 @@ HOMES: Final = "/tmp/home"  # noqa: S108  # of the cell alone
 """The directory of the home directory; it cannot be listed."""
 CERTIFICATES: Final = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
 """Variables that name a file of certificates, which the cell then reads."""
-CONTEXT: Final = CallContext(
-    session_id="", message_id="", call_id="", agent="", agent_name="", directory="", worktree=""
-)
+CONTEXT: Final = Request("", "install", b"").context("", "", "")
 
 
 class _Refusals(Listener):
@@ -103,18 +101,18 @@ class Installations:
     """The packages in a state directory.
 
     Args:
-        host_paths: Returns what of this host is known now; its `packages` is where they are kept.
+        services: Their ruleset knows the host, and where packages are kept.
         prefork_for: Returns the preforked cells for a cell's specification.
         on_change: Called after every change of a worker's state.
     """
 
     def __init__(
         self,
-        host_paths: Callable[[], HostPaths],
+        services: Services,
         prefork_for: Callable[[CellSpec], PreforkedCells],
         on_change: Callable[[Worker], None],
     ) -> None:
-        self._host_paths = host_paths
+        self._services = services
         self._prefork_for = prefork_for
         self._on_change = on_change
         self._turn = asyncio.Lock()  # one at a time, as each loads a network and a disk
@@ -125,7 +123,7 @@ class Installations:
         Raises:
             PackagesError: There is no program for any of the lock files.
         """
-        paths = self._host_paths()
+        paths = self._services.ruleset.host_paths
         path = paths.environment.get("PATH", os.defpath)
         failures: list[str] = []
         avoid = project_directories(manifest.directory, paths.home)  # it gets the credentials of the registry
@@ -138,7 +136,7 @@ class Installations:
 
     def is_installed(self, manifest: Manifest, lock: Lock) -> bool:
         """Whether the packages of a lock file are there."""
-        return os.path.isdir(os.path.join(self._host_paths().packages, manifest.key(lock)))
+        return os.path.isdir(os.path.join(self._services.ruleset.host_paths.packages, manifest.key(lock)))
 
     async def install(self, manifest: Manifest, lock: Lock, manager: Manager) -> None:
         """Install the packages of a lock file, unless they are installed. When cancelled, the cell is ended and nothing is left.
@@ -146,7 +144,7 @@ class Installations:
         Raises:
             PackagesError: It cannot be installed.
         """
-        if lacking := self._host_paths().host.missing("strict"):
+        if lacking := self._services.ruleset.host_paths.host.missing("strict"):
             raise PackagesError(
                 f"packages are installed in a cell that reaches their registry alone, and this host cannot give it: {lacking}\n"
                 "  To see what is missing: toolcell doctor\n"
@@ -156,13 +154,15 @@ class Installations:
         async with self._turn:
             if self.is_installed(manifest, lock):
                 return
-            work = os.path.join(self._host_paths().packages, "work")
+            work = os.path.join(self._services.ruleset.host_paths.packages, "work")
             try:
                 await asyncio.to_thread(_lay_out, work, manifest, lock)
-                environment = self._host_paths().environment
+                environment = self._services.ruleset.host_paths.environment
                 registries = registries_for(environment, lock.content, manifest.settings)
                 await self._run(work, manager, registries)
-                await asyncio.to_thread(_publish, work, self._host_paths().packages, manifest.key(lock))
+                await asyncio.to_thread(
+                    _publish, work, self._services.ruleset.host_paths.packages, manifest.key(lock)
+                )
             except OSError as error:
                 raise PackagesError(f"the packages cannot be kept: {error}") from error
             finally:
@@ -191,7 +191,7 @@ class Installations:
             raise PackagesError(f"{manager.name} cannot install from {registries.default}:\n{text}{refused}")
 
     def _spec(self, work: str, manager: Manager, registries: Registries) -> CellSpec:
-        paths = self._host_paths()
+        paths = self._services.ruleset.host_paths
         certificates = {name: paths.environment[name] for name in CERTIFICATES if paths.environment.get(name)}
         project, cache = (os.path.join(work, name) for name in PLACES)
         environment = {

@@ -23,8 +23,8 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.protocol.messages import NUMBER_MAX, AnswerMessage, AskMessage, ReplyMessage
 
 if TYPE_CHECKING:
+    from toolcelld.calls.owner import Owner
     from toolcelld.calls.request import Plan
-    from toolcelld.sessions.session import Session
 
 __all__ = ["PERMISSION_NUMBER", "Permission"]
 
@@ -50,7 +50,7 @@ class Permission:
         self,
         call_id: str,
         plan: Plan,
-        session: Session,
+        session: Owner,
         decided: Callable[[Outcome | Refusal | None], None],
     ) -> None:
         self._plan = plan
@@ -58,11 +58,6 @@ class Permission:
         tool = plan.tool
         asker = f"[permissions] {tool.file.source}/{tool.name} {tool.path}"
         self.questions = Questions(call_id, asker, session, self._answered, lambda: None, self._expired)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the answer has not come."""
-        return bool(self.questions.open)
 
     def ask(self, arguments: bytes) -> None:
         """Put the question; the arguments are shown in full, or the call is refused."""

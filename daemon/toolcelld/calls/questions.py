@@ -28,7 +28,7 @@ from toolcelld.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from toolcelld.sessions.session import Session
+    from toolcelld.calls.owner import Owner
 
 __all__ = ["Questions"]
 
@@ -72,7 +72,7 @@ class Questions:
         self,
         call_id: str,
         tool: str,
-        session: Session,
+        session: Owner,
         answer: Callable[[AnswerMessage | ReplyMessage, bytes], None],
         changed: Callable[[], None],
         expired: Callable[[str], object],
@@ -83,7 +83,7 @@ class Questions:
         self._answer = answer
         self._changed = changed
         self._expired = expired
-        self._seconds_max = session.questions_seconds_max
+        self._seconds_max = session.services.config.max.timeout_seconds
         self._time = PausableTimer(self._seconds_max, self._time_is_over)
         self._open: dict[int, _Open] = {}
         self._numbered = 0  # the highest number that the tool used
@@ -167,7 +167,7 @@ class Questions:
         """Return why the current client cannot answer; empty if it can."""
         if isinstance(event, events.Asked):
             return "" if self._session.answers else self.no_user
-        offered = self._session.services
+        offered = self._session.offered_services
         if event.service in offered:
             return ""
         if event.service == QUESTION:

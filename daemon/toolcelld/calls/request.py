@@ -10,6 +10,7 @@ from toolcelld.config.permissions import Rule
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, Settings, lower
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import Permit
+from toolcelld.protocol.messages import CallContext
 
 __all__ = ["Plan", "Request"]
 
@@ -27,6 +28,24 @@ class Request(NamedTuple):
     limits: Limits = NO_LIMITS
     traceparent: str = ""
     parent_call_id: str = ""
+
+    def context(self, session_id: str, directory: str, worktree: str) -> CallContext:
+        """Return what the function that runs for this request is told of it.
+
+        Args:
+            session_id: The session, which is told where the client names none of its own.
+            directory: That of the session.
+            worktree: That of the directory.
+        """
+        return {
+            "session_id": self.session_id or session_id,
+            "message_id": self.message_id,
+            "call_id": self.call_id,
+            "agent": self.agent,
+            "agent_name": self.agent_name or "main",
+            "directory": directory,
+            "worktree": worktree,
+        }
 
 
 class Plan(NamedTuple):

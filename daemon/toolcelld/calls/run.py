@@ -31,7 +31,7 @@ from toolcelld.errors import BugBarrier
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
 from toolcelld.network.refusals import Refusals
 from toolcelld.pool.worker import Worker
-from toolcelld.protocol.messages import AnswerMessage, CallContext, ReplyMessage
+from toolcelld.protocol.messages import AnswerMessage, ReplyMessage
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
@@ -54,7 +54,7 @@ class Run:
     """A call that a worker has.
 
     Args:
-        call: the call, in WAITING.
+        call: the call, which waits.
         plan: its plan.
         worker: leased for it.
     """
@@ -71,7 +71,7 @@ class Run:
             worker.id,
             state_lost=plan.spec.serial and session.take_state_lost(plan.spec),
         )
-        self._pool = session.pool
+        self._pool = session.services.pool
         self._sequence = 0
         self._arguments = b""  # only for hooks
         self._grace: AbortEscalation | None = None
@@ -99,30 +99,19 @@ class Run:
         call.fire(CallEvent.LEASED)
         worker.call_id = call.id
         request = call.request
-        context: CallContext = {
-            "session_id": request.session_id or session.id,
-            "message_id": request.message_id,
-            "call_id": call.id,
-            "agent": request.agent,
-            "agent_name": request.agent_name or "main",
-            "directory": session.directory,
-            "worktree": session.worktree,
-        }
+        context = request.context(session.id, session.directory, session.worktree)
         if request.traceparent:
             context["traceparent"] = request.traceparent
-        if QUESTION in session.services:
+        if QUESTION in session.offered_services:
             context["has_ui"] = True
-        arguments = call.take_arguments()
+        arguments = call.take_arguments(worker.cell.redactor)
         if self.plan.hooks:
             self._arguments = arguments
-        call.show_arguments(arguments, worker.cell.redactor)
         self._sequence = worker.begin(self.plan.tool.export, arguments, context, self.collector)
         # The worker is at it while the rest is done.
         self.run_clocks()
         call.story.append((self.begun_at, f"{worker.id} has it"))
-        session.limit_monitor.wake()
-        if call.id not in session.start_events.delayed:
-            session.start_events.start(call)
+        session.on_begun(call)
 
     # Stopping
 
@@ -251,7 +240,7 @@ class Run:
                 self._give_back(WorkerEvent.DONE)
                 self._judged(self.record.outcome(self.collector, settled, ()), settled.body)
             else:
-                call.session.tasks.create_task(self._finish(), name=f"finish {call.id}")
+                call.session.services.tasks.create_task(self._finish(), name=f"finish {call.id}")
         except Exception as error:  # noqa: BLE001  # a bug ends this call and no other
             call.fail(error)
 
@@ -259,7 +248,9 @@ class Run:
         """End the call, after its hooks if it has any."""
         if self.plan.hooks:
             call = self.call
-            call.session.tasks.create_task(self._run_hooks(outcome, body), name=f"hooks after {call.id}")
+            call.session.services.tasks.create_task(
+                self._run_hooks(outcome, body), name=f"hooks after {call.id}"
+            )
         else:
             self.call.end(CallEvent.JUDGED, outcome, body)
 
@@ -277,7 +268,7 @@ class Run:
         if (more := count - len(self.record.refused)) > 0:
             text = f"network: {more} further attempt{'s' * (more > 1)} at hosts that are not granted"
             self.call.note(text)
-            self.call.session.log(self.call.id, self.plan.tool.name, "log", "warning", text)
+            self.call.session.services.log(self.call.id, self.plan.tool.name, "log", "warning", text)
 
     async def _finish(self) -> None:
         """End a call whose worker, cell or output needs further work."""
@@ -320,7 +311,7 @@ class Run:
 
     def _look_at_project(self) -> None:
         """Move aside what the call may have made in its project and programs outside would run or read."""
-        moved = self.call.session.project.after_call(repaired=self.plan.spec.policy.repaired)
+        moved = self.call.session.after_call(repaired=self.plan.spec.policy.repaired)
         if moved and (redactor := self.worker.cell.redactor) is not None:
             moved = tuple(each.redacted(redactor.text) for each in moved)
         self.record.moved_aside = moved

@@ -23,7 +23,7 @@ class CellPackages:
     Args:
         environments: Builds the environments of tools in Python.
         kept: Hears of each use.
-        directory: Returns the directory of the packages of tools in TypeScript and JavaScript.
+        directory: That of the packages of tools in TypeScript and JavaScript.
         tell: Called with a tool file and what is done for it now; with an empty text when that has ended.
     """
 
@@ -32,7 +32,7 @@ class CellPackages:
         environments: Environments,
         kept: Kept,
         *,
-        directory: Callable[[], str],
+        directory: str,
         tell: Callable[[str, str], None],
     ) -> None:
         self._environments = environments
@@ -79,7 +79,7 @@ class CellPackages:
         elif spec.interpreter is not None and spec.interpreter.engine:
             for path in spec.interpreter.packages:
                 directory, name = os.path.split(os.path.dirname(path))
-                if directory == self._directory():
+                if directory == self._directory:
                     yield "packages", name
 
     def _begin(self, path: str, text: str) -> None:

@@ -26,7 +26,6 @@ from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog import catalog
 from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import DirectoryError, Pin
-from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import Output, SpillStore, UnknownOutput
@@ -48,7 +47,9 @@ from toolcelld.rpc.messages.encoding import (
     encode_tool,
 )
 from toolcelld.rpc.messages.refusals import STATUS_CODES, trailers
+from toolcelld.services import Services
 from toolcelld.sessions.admission import disabled_tools, find_tool
+from toolcelld.sessions.registry import Sessions
 from toolcelld.sessions.session import OpenRequest, Session
 
 __all__ = ["ToolCell", "abort", "refusals"]
@@ -83,8 +84,9 @@ async def refusals(context: Context) -> AsyncGenerator[None]:
 class ToolCell(rpc.ToolCellServicer):
     """The service for agents."""
 
-    def __init__(self, daemon: Daemon, access: TokenInterceptor) -> None:
-        self._daemon = daemon
+    def __init__(self, services: Services, sessions: Sessions, access: TokenInterceptor) -> None:
+        self._services = services
+        self._sessions = sessions
         self._access = access
 
     # A session
@@ -119,12 +121,12 @@ class ToolCell(rpc.ToolCellServicer):
         wanted: pb.Open = first.open
         request = decode_open(wanted)
         if wanted.session_id:
-            session = self._daemon.sessions.resume(wanted.session_id, wanted.resume_token)
+            session = self._sessions.resume(wanted.session_id, wanted.resume_token)
             if session is not None:
                 session.acknowledge(first.acknowledged)
-                session.answers, session.services = request.answers, request.services
+                session.answers, session.offered_services = request.answers, request.services
                 return session, True
-        return await self._daemon.sessions.open(request), False
+        return await self._sessions.open(request), False
 
     async def _pump(self, session: Session, context: AttachContext, superseded: asyncio.Event) -> None:
         """Read and write until either side has enough."""
@@ -202,7 +204,7 @@ class ToolCell(rpc.ToolCellServicer):
                 session.session_events.tell(*decode_session_event(message.session_event))
             case "refresh":
                 session.retention.check()
-                self._daemon.tasks.create_task(self._refresh(session))
+                self._services.tasks.create_task(self._refresh(session))
             case "close":
                 session.close(Stop(Kind.ABORTED, "session_closed", "the session was closed"))
             case "open":
@@ -216,7 +218,7 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def _refresh(self, session: Session) -> None:
         try:
-            await self._daemon.catalogs.refresh(session.directory)
+            await self._services.catalogs.refresh(session.directory)
         except DirectoryError as error:
             session.outbox.put(
                 events.Refused(Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory"))
@@ -241,7 +243,7 @@ class ToolCell(rpc.ToolCellServicer):
                 linger_seconds=0,
                 at_once=True,  # its call waits for what it needs
             )
-            session = await self._daemon.sessions.open(opened, field="directory")
+            session = await self._sessions.open(opened, field="directory")
             # It ends when the client is gone or its deadline has passed, too: then its end stops the call.
             with session.attached():
                 session.admit(wanted)
@@ -276,7 +278,7 @@ class ToolCell(rpc.ToolCellServicer):
     def _quarantined(self, found: catalog.Catalog) -> Iterator[Problem]:
         """The catalog does not know of it, because it passes; who looks at the tools is told."""
         paths = {tool.path for tool in found.tools.values()}
-        for held in self._daemon.pool.quarantine.all:
+        for held in self._services.pool.quarantine.all:
             if held.path in paths:
                 remedy = f"It comes back when its code is changed, or by: toolcell release {held.stem}"
                 yield Problem(held.path, "", "quarantined", f"in quarantine: {held}\n{remedy}")
@@ -286,7 +288,7 @@ class ToolCell(rpc.ToolCellServicer):
             tool = find_tool(await self._look(request.directory), request.name, field="name")
             lines = [
                 pb.Setting(key=line.key, value=line.value, origin=line.origin)
-                for line in self._daemon.ruleset.settings(tool).lines
+                for line in self._services.ruleset.settings(tool).lines
             ]
             return pb.GetToolResponse(tool=encode_tool(tool), settings=lines)
         raise AssertionError
@@ -298,7 +300,7 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def _pin(self, directory: str, wait_seconds: float | None = None) -> Pin:
         try:
-            return await self._daemon.catalogs.open(directory, wait_seconds=wait_seconds)
+            return await self._services.catalogs.open(directory, wait_seconds=wait_seconds)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
 
@@ -309,13 +311,13 @@ class ToolCell(rpc.ToolCellServicer):
             stop = Stop(Kind.ABORTED, "client", request.reason[:200] or "by the client")
             if self._access.is_operator(context) and not request.resume_token:
                 return self._abort_as_operator(request, stop)
-            session = self._daemon.sessions.get(request.session_id, request.resume_token)
+            session = self._sessions.get(request.session_id, request.resume_token)
             running = session.abort(request.call_id, stop)
             return pb.AbortCallResponse(running=running, call_id=request.call_id)
         raise AssertionError
 
     def _abort_as_operator(self, request: pb.AbortCallRequest, stop: Stop) -> pb.AbortCallResponse:
-        found = self._daemon.sessions.find_call(request.call_id)
+        found = self._sessions.find_call(request.call_id)
         if len(found) > 1:
             raise Refusal(
                 RefusalReason.UNKNOWN_CALL,
@@ -333,7 +335,7 @@ class ToolCell(rpc.ToolCellServicer):
         self, request: pb.ReadOutputRequest, context: Context
     ) -> AsyncIterator[pb.ReadOutputResponse]:
         async with refusals(context):
-            spills = self._daemon.spills
+            spills = self._services.spills
             output = await self._find_output(spills, request, context)
             yield pb.ReadOutputResponse(output=encode_output(output))
             if request.first_line:
@@ -352,7 +354,7 @@ class ToolCell(rpc.ToolCellServicer):
         try:
             if self._access.is_operator(context) and not request.resume_token:
                 return await spills.find(request.output_id)
-            session = self._daemon.sessions.get(request.session_id, request.resume_token)
+            session = self._sessions.get(request.session_id, request.resume_token)
             output = await spills.get(request.output_id)
         except UnknownOutput as error:
             raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error

@@ -59,6 +59,8 @@ class Operator(rpc.OperatorServicer):
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._services = daemon.services
+        self._sessions = daemon.sessions
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.GetStatusResponse:
         daemon = self._daemon
@@ -70,18 +72,18 @@ class Operator(rpc.OperatorServicer):
             pid=os.getpid(),
             started=timestamp(daemon.started_at),
             socket=daemon.socket,
-            sessions=len(daemon.sessions.all),
-            workers=len(daemon.pool.workers),
-            calls=sum(len(session.calls) for session in daemon.sessions.all),
-            calls_ended=daemon.recent.added,
+            sessions=len(self._sessions.all),
+            workers=len(self._services.pool.workers),
+            calls=len(self._sessions.calls()),
+            calls_ended=self._sessions.recent.added,
             memory_bytes=memory,
             memory_peak_bytes=peak,
-            spill_bytes=daemon.spills.usage_bytes,
+            spill_bytes=self._services.spills.usage_bytes,
             spill_quota_bytes=daemon.config.spill.quota_bytes or 0,
             config_files=daemon.config.files,
             kill_method=daemon.kill_method,
             blanks=daemon.cells_ready,
-            quarantined=len(daemon.pool.quarantine.all),
+            quarantined=len(self._services.pool.quarantine.all),
             state_directory=daemon.options.state_directory,
             log=log_place(daemon.environment),
         )
@@ -102,7 +104,7 @@ class Operator(rpc.OperatorServicer):
                     calls_ended=session.calls_ended,
                     retained_bytes=max(session.outbox.retained_bytes, 0),
                 )
-                for session in self._daemon.sessions.all
+                for session in self._sessions.all
                 if session.id.startswith(request.session_id)
             ]
         )
@@ -125,16 +127,16 @@ class Operator(rpc.OperatorServicer):
                     memory_bytes=resident_memory(worker.pid)[0],
                     directory=worker.spec.directory,
                 )
-                for worker in self._daemon.pool.workers
+                for worker in self._services.pool.workers
             ],
-            quarantined=map(_quarantined, self._daemon.pool.quarantine.all),
+            quarantined=map(_quarantined, self._services.pool.quarantine.all),
         )
 
     def _calls(self) -> Iterator[CallSummary]:
-        for session in self._daemon.sessions.all:
+        for session in self._sessions.all:
             for call in list(session.calls.values()):
                 yield call.summary()
-        yield from self._daemon.recent
+        yield from self._sessions.recent
 
     async def ListCalls(self, request: pb.ListCallsRequest, context: Context) -> pb.ListCallsResponse:
         most = min(request.limit or CALLS_DEFAULT, CALLS_MAX)
@@ -181,7 +183,7 @@ class Operator(rpc.OperatorServicer):
     async def WatchEvents(
         self, request: pb.WatchEventsRequest, context: Context
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        with self._daemon.happenings.follow() as happenings:
+        with self._services.happenings.follow() as happenings:
             async for happening, lost in happenings:
                 if lost:
                     yield pb.WatchEventsResponse(time=timestamp(happening.time), type="gap", count=lost)
@@ -200,7 +202,7 @@ class Operator(rpc.OperatorServicer):
     async def TailLogs(
         self, request: pb.TailLogsRequest, context: Context
     ) -> AsyncIterator[pb.TailLogsResponse]:
-        book = self._daemon.logbook
+        book = self._services.logbook
         wanted = request.tool_or_call
         has_since = request.HasField("since")
         since = request.since.seconds + request.since.nanos / 1e9 if has_since else 0.0  # any numbers will do
@@ -249,12 +251,12 @@ class Operator(rpc.OperatorServicer):
     ) -> pb.RestartWorkersResponse:
         paths = self._paths_of(request.tool)
         retired = retiring = 0
-        for worker in self._daemon.pool.workers:
+        for worker in self._services.pool.workers:
             if worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
                 continue
             if request.tool and worker.spec.file.path not in paths:
                 continue
-            if self._daemon.pool.retire(worker):
+            if self._services.pool.retire(worker):
                 retired += 1
             else:
                 retiring += 1
@@ -262,16 +264,16 @@ class Operator(rpc.OperatorServicer):
 
     async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
         async with refusals(context):
-            released = self._daemon.pool.quarantine.release({request.tool, *self._paths_of(request.tool)})
+            released = self._services.pool.quarantine.release({request.tool, *self._paths_of(request.tool)})
             if not released:
-                held = ", ".join(found.stem for found in self._daemon.pool.quarantine.all[:8]) or "nothing"
+                held = ", ".join(found.stem for found in self._services.pool.quarantine.all[:8]) or "nothing"
                 raise Refusal(
                     RefusalReason.UNKNOWN_TOOL,
                     f"{request.tool[:128]!r} is not in quarantine; {held} is.",
                     field="tool",
                 )
             for found in released:
-                self._daemon.happenings.publish(
+                self._services.happenings.publish(
                     OperatorEvent("tool.released", tool=found.stem, message=found.path)
                 )
             return pb.ReleaseResponse(released=map(_quarantined, released))
@@ -289,7 +291,7 @@ class Operator(rpc.OperatorServicer):
     async def Trust(self, request: pb.TrustRequest, context: Context) -> pb.TrustResponse:
         async with refusals(context):
             trust_request = await self._trust_request(request.directory)
-            if len(self._daemon.ruleset.trusts.by_directory) >= TRUSTED_MAX:
+            if len(self._services.ruleset.trusts.by_directory) >= TRUSTED_MAX:
                 raise Refusal(
                     RefusalReason.TOO_LARGE,
                     f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
@@ -302,14 +304,14 @@ class Operator(rpc.OperatorServicer):
                     "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
                 )
             # What could not be seen of its files before can be seen with their own interpreter and secrets.
-            await self._daemon.catalogs.describe_anew(trusted.directory, wait_seconds=LOOK_SECONDS_MAX)
+            await self._services.catalogs.describe_anew(trusted.directory, wait_seconds=LOOK_SECONDS_MAX)
             return pb.TrustResponse(trust=encode_trusted(trusted), ends_with_daemon=not kept)
         raise AssertionError
 
     async def _project(self, directory: str) -> Project:
         """Find the project of a directory. Raises `Refusal`."""
         try:
-            return await look(directory, self._daemon.ruleset.find_project, directory)
+            return await look(directory, self._services.ruleset.find_project, directory)
         except OSError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, f"{directory}: {error}", field="directory") from error
 
@@ -338,7 +340,7 @@ class Operator(rpc.OperatorServicer):
                     RefusalReason.BAD_REQUEST, "the directory has to be absolute.", field="directory"
                 )
             directory = await asyncio.to_thread(os.path.realpath, request.directory)  # it may be gone by now
-            was_trusted = directory in self._daemon.ruleset.trusts.by_directory
+            was_trusted = directory in self._services.ruleset.trusts.by_directory
             if not await self._daemon.distrust(directory):
                 raise Refusal(
                     RefusalReason.BAD_REQUEST,
@@ -347,18 +349,18 @@ class Operator(rpc.OperatorServicer):
                     field="directory",
                 )
             if was_trusted:  # its tools replace no others any more
-                await self._daemon.catalogs.describe_anew(directory, wait_seconds=LOOK_SECONDS_MAX)
+                await self._services.catalogs.describe_anew(directory, wait_seconds=LOOK_SECONDS_MAX)
             return pb.DistrustResponse(was_trusted=was_trusted)
         raise AssertionError
 
     async def ListTrust(self, request: pb.ListTrustRequest, context: Context) -> pb.ListTrustResponse:
-        known = self._daemon.ruleset.trusts.by_directory
+        known = self._services.ruleset.trusts.by_directory
         trusts = [encode_trusted(known[place]) for place in sorted(known)]
         return pb.ListTrustResponse(trusts=trusts, notices=self._notices)
 
     @property
     def _notices(self) -> list[str]:
-        return [f"{notice.text}\n{notice.remedy}." for notice in self._daemon.store.notices]
+        return [f"{notice.text}\n{notice.remedy}." for notice in self._services.store.notices]
 
     async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
         async with refusals(context):
@@ -370,7 +372,7 @@ class Operator(rpc.OperatorServicer):
                     f"the subject has to be a path, a host, a program or a variable of at most {SUBJECT_LETTERS_MAX} letters.",
                     field="subject",
                 )
-            ruleset = self._daemon.ruleset
+            ruleset = self._services.ruleset
             project = await self._project(catalog.directory)
             permit = ruleset.permit(tool, project, catalog.directory)
             answers = (
@@ -398,7 +400,7 @@ class Operator(rpc.OperatorServicer):
             pin = await self._pin(project)
             pin.close()
         files = tuple(file for file in pin.scanned if is_of(project, file))
-        return TrustRequest(pin.catalog, files, self._daemon.ruleset)
+        return TrustRequest(pin.catalog, files, self._services.ruleset)
 
     async def _look(self, directory: str) -> Catalog:
         pin = await self._pin(directory)
@@ -407,7 +409,7 @@ class Operator(rpc.OperatorServicer):
 
     async def _pin(self, directory: str) -> Pin:
         try:
-            return await self._daemon.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
+            return await self._services.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
 
@@ -426,18 +428,18 @@ class Operator(rpc.OperatorServicer):
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon
         looked_at = (
-            await look_at_engine(daemon.ruleset, daemon.pool),
-            *await asyncio.to_thread(look_at_programs, daemon.ruleset),
+            await look_at_engine(self._services.ruleset, self._services.pool),
+            *await asyncio.to_thread(look_at_programs, self._services.ruleset),
             await asyncio.to_thread(look_at_inspector),
         )
         kept = await daemon.kept.look()
         found = diagnose(
-            daemon.ruleset,
+            self._services.ruleset,
             daemon.groups,
             looked_at,
-            spill_bytes=daemon.spills.usage_bytes,
+            spill_bytes=self._services.spills.usage_bytes,
             kept=kept,
-            store=daemon.store,
+            store=self._services.store,
         )
         return pb.DoctorResponse(
             healthy=found.healthy,
@@ -448,9 +450,7 @@ class Operator(rpc.OperatorServicer):
 
     def _paths_of(self, tool: str) -> set[str]:
         return {
-            found.path
-            for session in self._daemon.sessions.all
-            if (found := session.catalog.find(tool)) is not None
+            found.path for session in self._sessions.all if (found := session.catalog.find(tool)) is not None
         } | {call.path for call in self._calls() if call.tool == tool}
 
 

@@ -101,12 +101,12 @@ def _place_of(daemon: Daemon, file: ToolFile) -> str:
     """Return what a file's packages are listed in: a directory with `package.json`, or itself; empty for nothing."""
     if file.engine is None:
         return file.path if file.requires or has_block(file.content) else ""
-    root = daemon.ruleset.root_of(file) if file.source == PROJECT else ""
-    return manifest_of(file, daemon.ruleset.host_paths.home, root)
+    root = daemon.services.ruleset.root_of(file) if file.source == PROJECT else ""
+    return manifest_of(file, daemon.services.ruleset.host_paths.home, root)
 
 
 def _is_trusted(daemon: Daemon, file: ToolFile) -> bool:
-    ruleset = daemon.ruleset
+    ruleset = daemon.services.ruleset
     if not ruleset.trusts_file(file):
         return False
     if file.source != PROJECT or ruleset.config.trust == "all":
@@ -144,12 +144,12 @@ def _of_script(daemon: Daemon, file: ToolFile, directory: str) -> _Step | None:
 
 def _of_python(daemon: Daemon, file: ToolFile, path: str) -> _Step | None:
     try:
-        spec = daemon.ruleset.describing(file)
+        spec = daemon.services.ruleset.describing(file)
     except Refusal as refusal:
         return _Step(path, "failed", refusal.message)
     if not spec.requirements:
-        return None if daemon.ruleset.trusts_file(file) else _refused(file, path)
+        return None if daemon.services.ruleset.trusts_file(file) else _refused(file, path)
     message = f"{', '.join(spec.requirements.packages) or f'Python {spec.requirements.python}'}, by uv"[:500]
-    if daemon.packages.is_built(spec):
+    if daemon.services.packages.is_built(spec):
         return _Step(path, "present", message)
-    return _Step(path, "installing", message, lambda: daemon.packages.prepare(spec))
+    return _Step(path, "installing", message, lambda: daemon.services.packages.prepare(spec))

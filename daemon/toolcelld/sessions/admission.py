@@ -26,7 +26,7 @@ from toolcelld.sessions.project_watch import ProjectWatch
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
     from toolcelld.calls.request import Request
-    from toolcelld.daemon import Daemon
+    from toolcelld.services import Services
 
 __all__ = ["Admission", "check_ancestors", "disabled_tools", "find_tool"]
 
@@ -46,7 +46,7 @@ class Admission:
 
     def __init__(
         self,
-        daemon: Daemon,
+        services: Services,
         directory: str,
         watch: ProjectWatch,
         *,
@@ -54,14 +54,14 @@ class Admission:
         deny: Sequence[str] = (),
         agent: str = "",
     ) -> None:
-        self._daemon = daemon
+        self._services = services
         self._directory = directory
         self._watch = watch
         self._project = watch.project
         self._allow = allow
         self._deny = deny
         self._has_reader = reads_files(agent)
-        self._ruleset = daemon.ruleset
+        self._ruleset = services.ruleset
         self._generation: int = 0
         self._plans: dict[str, Plan] = {}
         self._redefined: set[str] = set()  # tools whose parameters have changed
@@ -69,7 +69,7 @@ class Admission:
 
     def plan(self, name: str, catalog: Catalog) -> Plan:
         """Return the plan for calls of a tool that lower no limit. Raises `Refusal`."""
-        ruleset = self._daemon.ruleset
+        ruleset = self._services.ruleset
         if ruleset is not self._ruleset or catalog.generation != self._generation:
             if ruleset is not self._ruleset:
                 self._watch.renew()
@@ -108,9 +108,9 @@ class Admission:
     def _permit(self, tool: ToolInfo) -> Permit:
         """Return the permit of a tool. Raises `Refusal`, which says if decisions of trust were lost."""
         try:
-            return self._daemon.ruleset.permit(tool, self._project, self._directory)
+            return self._services.ruleset.permit(tool, self._project, self._directory)
         except Refusal as refusal:
-            notices = self._daemon.store.notices
+            notices = self._services.store.notices
             if refusal.reason not in OF_TRUST or not notices:
                 raise
             lines = "".join(f"\n  {notice.text}" for notice in notices)

@@ -66,7 +66,9 @@ class IdempotencyCache:
 
     def end(self, call: CallSummary, ending: tuple[events.Event, ...], size_bytes: int) -> None:
         """Store the events of an ended call; drop the oldest ones beyond the bounds."""
-        size = size_bytes + sum(event.size_bytes for event in ending)
+        size = size_bytes
+        for event in ending:  # one, for most calls; a generator costs as much as all the rest here
+            size += event.size_bytes
         self._ended[call.call_id] = _Ended(self._running.pop(call.call_id), ending, size, call)
         self.retained_bytes += size
         while len(self._ended) > ENDED_MAX or (

@@ -34,6 +34,7 @@ from toolcelld.policy.project import Looked, Project, names_in
 
 if TYPE_CHECKING:
     from toolcelld.pool.worker import Worker
+    from toolcelld.services import Services
 
 __all__ = ["ProjectWatch", "ProjectWatches"]
 
@@ -223,23 +224,11 @@ class ProjectWatches:
     """The watch of each directory in use; its sessions share it, and it outlives them while workers may write there.
 
     Args:
-        find: Finds the project of a directory. Raises `OSError`.
-        is_writing: Whether a worker without a guard that is not idle may write in a directory, one worker aside.
-        has_writers: Whether living workers of a session's directory may write there.
-        on_change: Called with a directory and its project when that is another one than before.
+        services: Their ruleset finds projects, and their pool has the workers.
     """
 
-    def __init__(
-        self,
-        find: Callable[[str], Project],
-        is_writing: Callable[[str, Worker | None], bool],
-        has_writers: Callable[[str], bool],
-        on_change: Callable[[str, Project], None],
-    ) -> None:
-        self._find = find
-        self._is_writing = is_writing
-        self._has_writers = has_writers
-        self._on_change = on_change
+    def __init__(self, services: Services) -> None:
+        self._services = services
         # The mutable state: the watches by directory, and the sessions of each.
         self._watches: dict[str, ProjectWatch] = {}
         self._sessions: Counter[str] = Counter()
@@ -254,9 +243,9 @@ class ProjectWatches:
         if watch is None:
             watch = self._watches[directory] = ProjectWatch(
                 project,
-                lambda: self._find(directory),
-                self._is_writing,
-                lambda now: self._on_change(directory, now),
+                lambda: self._services.ruleset.find_project(directory),
+                self._services.pool.is_writing,
+                lambda now: self._services.pool.retire_unlike(directory, {*now.places}),
             )
         return watch
 
@@ -280,7 +269,7 @@ class ProjectWatches:
         return self._watches.get(worker.spec.directory) if worker.spec.policy.repaired else None
 
     def _close_unused(self, directory: str) -> None:
-        if self._sessions[directory] <= 0 and not self._has_writers(directory):
+        if self._sessions[directory] <= 0 and not self._services.pool.has_writers(directory):
             del self._sessions[directory]
             if (watch := self._watches.pop(directory, None)) is not None:
                 watch.close()

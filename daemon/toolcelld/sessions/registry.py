@@ -5,51 +5,59 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from typing import TYPE_CHECKING
 
 from toolcelld.calls.call import Call
+from toolcelld.calls.limit_monitor import LimitMonitor
+from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.event_log import OperatorEvent
 from toolcelld.files.looks import look
-from toolcelld.lifecycle import SessionState
+from toolcelld.lifecycle import SessionState, WorkerState
 from toolcelld.pool.worker import Worker
+from toolcelld.services import Services
+from toolcelld.sessions.project_watch import ProjectWatches
 from toolcelld.sessions.retention import TotalRetention
 from toolcelld.sessions.session import OpenRequest, Session, draining
-
-if TYPE_CHECKING:
-    from toolcelld.daemon import Daemon
 
 __all__ = ["Sessions"]
 
 
 class Sessions:
-    """All open sessions."""
+    """All open sessions, and what they share besides `Services`."""
 
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._sessions: dict[str, Session] = {}
         self._emptied = asyncio.Event()
         self._emptied.set()
         self.draining = False
-        self.retention = TotalRetention(daemon.config.daemon, self._drop_endings)
+        self.retention = TotalRetention(services.config.daemon, self._drop_endings)
+        self.recent = CallHistory()
+        self.projects = ProjectWatches(services)
+        self.limit_monitor = LimitMonitor(self.calls, services.tasks)
 
     @property
     def all(self) -> list[Session]:
         """All sessions, the oldest first."""
         return list(self._sessions.values())
 
+    def calls(self) -> list[Call]:
+        """Return the calls of all sessions that have not ended."""
+        return [call for session in self._sessions.values() for call in session.calls.values()]
+
     async def open(self, request: OpenRequest, *, field: str = "open.directory") -> Session:
         """Open a session and scan its directory. Raises `Refusal`, with `field` as the request's field."""
         self._refuse_if_draining()
         self._check_room()
         try:
-            pin = await self._daemon.catalogs.open(request.directory, at_once=request.at_once)
+            pin = await self._services.catalogs.open(request.directory, at_once=request.at_once)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field=field) from error
         try:
             project = await look(
-                pin.catalog.directory, self._daemon.ruleset.find_project, pin.catalog.directory
+                pin.catalog.directory, self._services.ruleset.find_project, pin.catalog.directory
             )
         except OSError as error:
             pin.close()
@@ -64,14 +72,14 @@ class Sessions:
         except Refusal:
             pin.close()
             raise
-        session = Session(self._daemon, request, pin, project, self._closed)
+        session = Session(self._services, self, request, pin, project)
         self._sessions[session.id] = session
         self._emptied.clear()
-        self._daemon.happened("session.opened", session_id=session.id)
+        self._services.happenings.publish(OperatorEvent("session.opened", session_id=session.id))
         return session
 
     def _check_room(self) -> None:
-        sessions_max = self._daemon.config.daemon.sessions
+        sessions_max = self._services.config.daemon.sessions
         if len(self._sessions) >= sessions_max:
             raise Refusal(
                 RefusalReason.BUSY,
@@ -136,14 +144,34 @@ class Sessions:
         found = (session.calls.get(call_id) for session in self._sessions.values())
         return next((call for call in found if call is not None), None)
 
-    def on_worker_dead(self, worker: Worker) -> None:
-        """Notify the session that owned a worker of its exit."""
-        if (session := self._sessions.get(worker.spec.owner)) is not None:
-            session.on_worker_lost(worker)
+    def on_worker_changed(self, worker: Worker) -> None:
+        """Follow the state of a worker: watch its limits while it loads, and look at its project when it exits."""
+        match worker.state:
+            case WorkerState.STARTING:
+                self.limit_monitor.watch(worker)
+            case WorkerState.STOPPING:
+                self.projects.before_exit(worker)
+            case WorkerState.DEAD:
+                self.projects.after_exit(worker)
+                if (session := self._sessions.get(worker.spec.owner)) is not None:
+                    session.on_worker_lost(worker)
+            case _:
+                pass
 
-    def _closed(self, session: Session) -> None:
+    def prepare(self, path: str, text: str) -> None:
+        """Tell the calls that wait for a tool file what is done for its packages; see `Session.prepare`."""
+        for session in self.all:
+            session.prepare(path, text)
+
+    def reconsider(self) -> None:
+        """Withdraw the open questions about calls that the rules no longer allow."""
+        for session in self.all:
+            session.reconsider()
+
+    def on_closed(self, session: Session) -> None:
+        """Forget a session."""
         self._sessions.pop(session.id, None)
-        self._daemon.happened("session.closed", session_id=session.id)
+        self._services.happenings.publish(OperatorEvent("session.closed", session_id=session.id))
         if not self._sessions:
             self._emptied.set()
 

@@ -18,13 +18,13 @@ import contextlib
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
-from toolcelld.calls.outcomes.history import CallSummary, refused_call
+from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.request import Plan, Request
@@ -33,11 +33,13 @@ from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.registry import Pin
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
-from toolcelld.lifecycle import SESSION, CallEvent, Machine, SessionEvent, SessionState
+from toolcelld.event_log import OperatorEvent
+from toolcelld.lifecycle import SESSION, CallEvent, CallState, Machine, SessionEvent, SessionState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.project import Project
 from toolcelld.pool.fair_queue import Places
 from toolcelld.pool.worker import Worker
+from toolcelld.services import Services
 from toolcelld.sessions.admission import Admission, check_ancestors
 from toolcelld.sessions.idempotency import IdempotencyCache
 from toolcelld.sessions.outbox import Outbox
@@ -47,7 +49,7 @@ from toolcelld.sessions.start_events import StartEvents
 from toolcelld.sessions.waiting import WaitingCalls
 
 if TYPE_CHECKING:
-    from toolcelld.daemon import Daemon
+    from toolcelld.sessions.registry import Sessions
 
 __all__ = ["OpenRequest", "Session", "draining"]
 
@@ -76,12 +78,14 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def __init__(
         self,
-        daemon: Daemon,
+        services: Services,
+        sessions: Sessions,
         request: OpenRequest,
         pin: Pin,
         project: Project,
-        closed: Callable[[Session], None],
     ) -> None:
+        self.services = services
+        self._sessions = sessions
         self.id = f"s-{secrets.token_hex(6)}"
         self.secret = secrets.token_urlsafe(24)
         self.secret_digest = hashlib.sha256(self.secret.encode()).digest()
@@ -89,7 +93,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.agent = request.agent
         self.request = request
         self.answers = request.answers
-        self.services = request.services
+        self.offered_services = request.services
         self.directory = pin.catalog.directory
         self.worktree = project.worktree
         self.outbox = Outbox()
@@ -99,28 +103,24 @@ class Session(Machine[SessionState, SessionEvent]):
         self.start_events = StartEvents(self.outbox)
         self.allowance = MessageAllowance()
         self.always: set[tuple[str, str, str]] = set()
-        self.places = Places(daemon.config.daemon.calls_per_session)
-        self.hook_places = Places(daemon.config.daemon.calls_per_session)
-        self.pool = daemon.pool
-        self.limit_monitor = daemon.limit_monitor
-        self.tasks = daemon.tasks
-        self.spills = daemon.spills
+        self.places = Places(services.config.daemon.calls_per_session)
+        self.hook_places = Places(services.config.daemon.calls_per_session)
         self.stream = 0  # counts the streams; only the newest one pumps
         self._streams = 0  # that have not left
         self.draining = False  # with the daemon: what runs goes on, what is new is refused
         self.superseded = asyncio.Event()
         self.closed = asyncio.Event()
-        self._daemon = daemon
         self._pin = pin
-        self._on_closed = closed
         self.idempotency = IdempotencyCache()
-        self.retention = Retention(daemon.sessions.retention, self.outbox, self.idempotency)
-        self._waiting = WaitingCalls(self, pin, daemon.watch if request.follow else None)
-        self.project = daemon.projects.join(self.directory, project)
+        self.retention = Retention(sessions.retention, self.outbox, self.idempotency)
+        self.has_room = self.retention.has_room
+        self._waiting = WaitingCalls(self, pin, services.watch if request.follow else None)
+        watch = sessions.projects.join(self.directory, project)
+        self.after_call = watch.after_call
         self._admission = Admission(
-            daemon,
+            services,
             self.directory,
-            self.project,
+            watch,
             allow=request.allow,
             deny=request.deny,
             agent=request.agent,
@@ -131,7 +131,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self._shutdown: asyncio.Task[None] | None = None  # tells the tools that the session ends
         pin.subscribe(self._on_catalog)  # a catalog may have come since the pin was made
         if request.follow:
-            daemon.watch.follow(self.directory)
+            services.watch.follow(self.directory)
 
     @property
     def catalog(self) -> Catalog:
@@ -142,11 +142,6 @@ class Session(Machine[SessionState, SessionEvent]):
     def offered(self) -> Catalog:
         """The same without the tools that this session may not call: what its client sees."""
         return self._admission.offered(self._pin.catalog)
-
-    @property
-    def questions_seconds_max(self) -> float | None:
-        """The time for which the questions of one call may be open, together; None for no bound."""
-        return self._daemon.config.max.timeout_seconds
 
     # Streams
 
@@ -189,8 +184,8 @@ class Session(Machine[SessionState, SessionEvent]):
         if self.fire(SessionEvent.DETACH) is not SessionState.DETACHED:
             return
         linger = self.request.linger_seconds
-        seconds = self._daemon.config.daemon.linger_seconds if linger is None else linger
-        self._daemon.happened("session.detached", session_id=self.id)
+        seconds = self.services.config.daemon.linger_seconds if linger is None else linger
+        self.services.happenings.publish(OperatorEvent("session.detached", session_id=self.id))
         if seconds <= 0:
             self.close(Stop(Kind.ABORTED, "client_gone", "the client is gone"))
         else:
@@ -222,14 +217,14 @@ class Session(Machine[SessionState, SessionEvent]):
     def _closed_for_good(self) -> None:
         self.fire(SessionEvent.EMPTY)
         self._release_if_over()
-        self.pool.retire_owned(self.id)
+        self.services.pool.retire_owned(self.id)
         self._pin.close()
-        self._daemon.projects.leave(self.directory)
+        self._sessions.projects.leave(self.directory)
         if self.request.follow:
-            self._daemon.watch.leave(self.directory)
+            self.services.watch.leave(self.directory)
         self.closed.set()
         self.outbox.ready.set()
-        self._on_closed(self)
+        self._sessions.on_closed(self)
 
     # The catalog
 
@@ -254,7 +249,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self.republish()
         else:
             self.outbox.put(events.CatalogChanged(catalog.generation))
-        self._daemon.happened("catalog.changed", session_id=self.id)
+        self.services.happenings.publish(OperatorEvent("catalog.changed", session_id=self.id))
         self._waiting.on_catalog()
 
     # Calls
@@ -265,7 +260,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self._admit(request)
         except Refusal as refusal:
             if refusal.reason is not RefusalReason.CALL_EXISTS and request.call_id not in self.calls:
-                self._daemon.recent.refuse(refused_call(request, refusal, self.id, self.directory))
+                self._sessions.recent.refuse(Call(request, self).refused(refusal))
             raise
 
     def _admit(self, request: Request) -> None:
@@ -288,15 +283,17 @@ class Session(Machine[SessionState, SessionEvent]):
         call = self.calls[request.call_id] = Call(request, self)
         self.idempotency.begin(call.id, digest)
         self.retention.arguments_bytes += len(request.arguments)
-        if self._daemon.happenings.readers:
-            self._daemon.happened("call.accepted", session_id=self.id, call=call)
+        if self.services.happenings.readers:
+            self.services.happenings.publish(
+                OperatorEvent("call.accepted", session_id=self.id, call_id=call.id, tool=request.tool)
+            )
         if plan is not None:
             self._start(call, plan)
         else:
             self._waiting.add(call, unread)
             if call.deadline is not None:
                 call.deadline.run()
-        for path, text in list(self._daemon.packages.preparing.items()):
+        for path, text in list(self.services.packages.preparing.items()):
             self.prepare(path, text)
 
     def prepare(self, path: str, text: str) -> None:
@@ -316,7 +313,7 @@ class Session(Machine[SessionState, SessionEvent]):
     def reconsider(self) -> None:
         """Withdraw the open questions about calls that the rules, which have changed, no longer allow."""
         for call in list(self.calls.values()):
-            if call.asks_permission:
+            if call.state is CallState.WAITING_PERMISSION:
                 try:
                     self.plan_for(call.request.tool)
                 except Refusal as refusal:
@@ -350,8 +347,8 @@ class Session(Machine[SessionState, SessionEvent]):
     def _plan(self, request: Request) -> Plan:
         """Return the plan of a call. Raises `Refusal`."""
         plan = self._admission.plan(request.tool, self._pin.catalog)
-        if self.pool.quarantine.records:
-            self.pool.quarantine.check(plan.spec.file)
+        if self.services.pool.quarantine.records:
+            self.services.pool.quarantine.check(plan.spec.file)
         if plan.settings.isolation == "session" or request.limits is not NO_LIMITS:
             plan = plan.under(request.limits, self.id)
         if request.parent_call_id:
@@ -379,7 +376,7 @@ class Session(Machine[SessionState, SessionEvent]):
         """Return the parent call, also from another session, or None."""
         if not request.parent_call_id:
             return None
-        return self.calls.get(request.parent_call_id) or self._daemon.find_call(request.parent_call_id)
+        return self.calls.get(request.parent_call_id) or self._sessions.call(request.parent_call_id)
 
     def acknowledge(self, number: int) -> None:
         """Drop the events up to an acknowledged number. Raises `Refusal` for a number that was not sent."""
@@ -433,9 +430,16 @@ class Session(Machine[SessionState, SessionEvent]):
         self.start_events.send(event.call_id)
         self.outbox.put(event)
 
-    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
-        """Add a line to the daemon's event log."""
-        self._daemon.log(call_id, tool, source, level, text)
+    def on_begun(self, call: Call) -> None:
+        """Watch the limits of a call that a worker has, and send its Started event where Accepted was sent."""
+        self._sessions.limit_monitor.wake()
+        if call.id not in self.start_events.delayed:
+            self.start_events.start(call)
+
+    def on_waited_out(self, call: Call) -> None:
+        """Refuse a call whose timeout has passed, if there is no such tool."""
+        if self.catalog.find(call.request.tool) is None:
+            self.start_late(call)
 
     def on_ended(self, call: Call, ending: tuple[events.Event, ...]) -> None:
         """Send the ending, and keep it for a repeated call id."""
@@ -453,9 +457,19 @@ class Session(Machine[SessionState, SessionEvent]):
             self.idempotency.forget(call.id)
             self._waiting.remove(call)
         self.retention.count()
-        self._daemon.recent.add(summary, size_bytes)
-        if self._daemon.happenings.readers:
-            self._daemon.happened("call.ended", session_id=self.id, call=call)
+        self._sessions.recent.add(summary, size_bytes)
+        if self.services.happenings.readers:
+            outcome = summary.outcome
+            self.services.happenings.publish(
+                OperatorEvent(
+                    "call.ended",
+                    session_id=self.id,
+                    call_id=call.id,
+                    tool=summary.tool,
+                    worker_id=summary.worker_id,
+                    message=str(outcome) if outcome is not None else "",
+                )
+            )
         if self.state is SessionState.CLOSING:
             self._close_if_empty()
 

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from toolcell._authoring.session_events import ON_SESSION
 from toolcell._session_reasons import REASONS
 from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, run_export
+from toolcelld.calls.request import Request
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
 
 if TYPE_CHECKING:
-    from toolcelld.protocol.messages import CallContext
     from toolcelld.sessions.session import Session
 
 __all__ = ["SessionEvents"]
@@ -70,7 +70,7 @@ class SessionEvents:
         if not self._begun or self._over or (self._task is not None and not self._task.done()):
             return
         if self._waiting or self._new(self._specs()):
-            self._task = self._session.tasks.create_task(self._tell_all(), name="session events")
+            self._task = self._session.services.tasks.create_task(self._tell_all(), name="session events")
 
     def tell(self, reason: str, data: Mapping[str, Any], session_id: str) -> None:
         """Tell an event of the adapter.
@@ -105,7 +105,7 @@ class SessionEvents:
         self._waiting.clear()
         if not self._told and (self._task is None or self._task.done()):
             return None
-        return self._session.tasks.create_task(self._tell_shutdown(), name="session shutdown")
+        return self._session.services.tasks.create_task(self._tell_shutdown(), name="session shutdown")
 
     async def _tell_shutdown(self) -> None:
         if self._task is not None and not self._task.done():
@@ -163,20 +163,13 @@ class SessionEvents:
 
     async def _tell_one(self, spec: CellSpec, event: _Event, seconds: float) -> None:
         session = self._session
-        context: CallContext = {
-            "session_id": event.session_id,
-            "message_id": "",
-            "call_id": "",
-            "agent": session.agent,
-            "agent_name": "main",
-            "directory": session.directory,
-            "worktree": session.worktree,
-        }
+        request = Request("", ON_SESSION, b"", session_id=event.session_id, agent=session.agent)
+        context = request.context(session.id, session.directory, session.worktree)
         arguments = json.dumps({"reason": event.reason, "data": event.data}).encode()
         try:
             async with asyncio.timeout(seconds * 2):  # half of it for a worker
                 await run_export(
-                    session.pool, session.hook_places, spec, ON_SESSION, arguments, context, seconds
+                    session.services.pool, session.hook_places, spec, ON_SESSION, arguments, context, seconds
                 )
         except (HookRefused, HookFailed, TimeoutError) as failure:
             why = str(failure) or f"no worker was free within {seconds:g} s"

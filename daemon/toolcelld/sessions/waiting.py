@@ -119,7 +119,7 @@ class WaitingCalls:
     def _late(self, call: Call) -> None:
         """Wait on for a file that may have the call's tool; otherwise start the call, or refuse it."""
         if any(self._concerns(call, file.path) for file in self._pin.scanned):
-            seconds = self._session.pool.load_seconds
+            seconds = self._session.services.pool.load_seconds
             self._calls[call].timer = self._loop.call_later(seconds, self._session.start_late, call)
         else:
             self._session.start_late(call)

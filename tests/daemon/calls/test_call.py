@@ -6,7 +6,10 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+from tests.daemon.calls.owner import FakeOwner
+from tests.daemon.sessions.stage import staged
 
+from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
 from toolcelld.calls.events import MESSAGE_BYTES, parts
@@ -23,49 +26,11 @@ from toolcelld.pool.pool import Lease, Pool
 from toolcelld.pool.worker import Listener, Worker
 from toolcelld.protocol.messages import CallContext
 from toolcelld.sandbox.policy import OPEN, CellLimits
-from toolcelld.sessions.session import Session
 
 pytestmark = pytest.mark.anyio
 
 FILE = ToolFile("/t.py", "project", "local", "t", b"", "digest", "/")
 STOP = Stop(Kind.ABORTED, "client", "by you")
-
-
-class FakeSession:
-    """A session that only listens."""
-
-    id = "s-1"
-    secret_digest = b""
-    directory = worktree = "/"
-    answers = True
-    services: frozenset[str] = frozenset()
-    questions_seconds_max: float | None = None
-    agent = "claude"
-
-    def __init__(self, pool: FakePool, tasks: asyncio.TaskGroup) -> None:
-        self.places = pool.places
-        self.pool = pool
-        self.tasks = tasks
-        self.always: set[tuple[str, str, str]] = set()
-        self.spills = cast("Any", None)
-        self.told: list[events.Event] = []
-        self.ended = 0
-
-    def tell(self, event: events.Event) -> None:
-        self.told.append(event)
-
-    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
-        """It is not read."""
-
-    def on_begun(self, call: Call) -> None:
-        """It is not sent."""
-
-    def on_ended(self, call: Call, told: tuple[events.Event, ...]) -> None:
-        self.told += told
-        self.ended += 1
-
-    def take_state_lost(self, spec: CellSpec) -> bool:
-        return False
 
 
 class FakePool(Pool):
@@ -100,8 +65,8 @@ class FakePool(Pool):
         places.give()
 
 
-def a_call(session: FakeSession) -> Call:
-    return Call(Request(call_id="c-1", tool="t", arguments=b"{}"), cast("Session", session))
+def a_call(session: FakeOwner) -> Call:
+    return Call(Request(call_id="c-1", tool="t", arguments=b"{}"), session)
 
 
 def a_plan() -> Plan:
@@ -124,7 +89,7 @@ def is_consistent(call: Call) -> bool:
 async def test_a_stop_at_any_moment_of_waiting_ends_the_call_and_keeps_nothing(moment: int) -> None:
     pool = FakePool()
     async with asyncio.TaskGroup() as tasks:
-        session = FakeSession(pool, tasks)
+        session = FakeOwner(pool.places, pool=pool, tasks=tasks)
         call = a_call(session)
         call.start(a_plan())
         await moments(moment)
@@ -143,9 +108,9 @@ async def test_a_stop_at_any_moment_of_waiting_ends_the_call_and_keeps_nothing(m
 async def test_a_call_that_waits_for_its_tool_is_waiting_and_can_be_stopped() -> None:
     pool = FakePool()
     async with asyncio.TaskGroup() as tasks:
-        session = FakeSession(pool, tasks)
+        session = FakeOwner(pool.places, pool=pool, tasks=tasks)
         call = a_call(session)
-        assert (call.state, call.summary().state) == (CallState.WAITING, "waiting")
+        assert (call.state, call.summary().state) == (CallState.WAITING_TOOL, "waiting")
         assert (call.summary().path, call.summary().worker_id) == ("", "")
         assert call.stop(STOP)
     assert call.outcome is not None
@@ -157,7 +122,7 @@ async def test_a_worker_granted_in_the_moment_of_a_stop_goes_back() -> None:
     pool = FakePool()
     worker = cast("Worker", object())
     async with asyncio.TaskGroup() as tasks:
-        session = FakeSession(pool, tasks)
+        session = FakeOwner(pool.places, pool=pool, tasks=tasks)
         call = a_call(session)
         call.start(a_plan())
         await moments(5)
@@ -200,7 +165,7 @@ async def test_a_call_that_fails_by_a_bug_has_ended_in_the_table_too(
 ) -> None:
     pool, worker = FakePool(), BrokenWorker()
     async with asyncio.TaskGroup() as tasks:
-        session = FakeSession(pool, tasks)
+        session = FakeOwner(pool.places, pool=pool, tasks=tasks)
         call = a_call(session)
         if warm:
             pool.places.take()
@@ -220,7 +185,7 @@ async def test_a_call_that_fails_by_a_bug_has_ended_in_the_table_too(
 async def test_a_bug_while_a_call_waits_ends_it() -> None:
     pool = FakePool()
     async with asyncio.TaskGroup() as tasks:
-        session = FakeSession(pool, tasks)
+        session = FakeOwner(pool.places, pool=pool, tasks=tasks)
         call = a_call(session)
         call.start(a_plan())
         await moments(5)
@@ -242,3 +207,23 @@ async def test_an_outcome_is_cut_into_messages_whatever_stands_around_its_body(b
     assert [chunk.last for chunk in rest] == [False] * (len(rest) - 1) + [True] * bool(rest)
     assert b"".join([first.body, *(chunk.data for chunk in rest)]) == body
     assert all(event.size_bytes <= MESSAGE_BYTES for event in (first, *rest))
+
+
+@pytest.mark.parametrize(
+    ("tool", "state"),
+    [
+        ("undescribed", CallState.WAITING_TOOL),
+        ("hooked", CallState.WAITING_HOOKS),
+        ("asked", CallState.WAITING_PERMISSION),
+        ("queues", CallState.WAITING_WORKER),
+        ("runs", CallState.RUNNING),
+    ],
+)
+async def test_a_call_waits_in_the_state_of_what_it_waits_for(tool: str, state: CallState) -> None:
+    async with staged() as stage:
+        line = stage.attach(answers=True, services=True)
+        line.send(call=pb.Call(call_id="c-1", tool=tool, arguments=b"{}"))
+        await stage.settle()
+        (call,) = stage.calls
+        assert call.state is state
+        assert call.summary().state == ("running" if tool == "runs" else "waiting")

@@ -10,13 +10,14 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.daemon.calls.owner import FakeOwner
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
 from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.events import MESSAGE_BYTES
 from toolcelld.calls.questions import Questions
-from toolcelld.calls.timers import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS, MessageAllowance
+from toolcelld.calls.timers import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS
 from toolcelld.config.load import Config
 from toolcelld.config.resolution.settings import Limits, resolve
 from toolcelld.event_log import TEXT_CHARACTERS_MAX
@@ -82,42 +83,18 @@ class NoDisk:
         """Nothing was reserved."""
 
 
-class Session:
-    """A receiver of events."""
-
-    id = "s-1"
-    secret_digest = b""
-    answers = True
-    services: frozenset[str] = frozenset()
-    questions_seconds_max: float | None = None
-    agent = "claude"
-
-    def __init__(self) -> None:
-        self.allowance = MessageAllowance()
-        self.always: set[tuple[str, str, str]] = set()
-        self.spills = cast("Any", NoDisk())
-        self.told: list[events.Event] = []
-        self.lines: list[str] = []
-
-    def tell(self, event: events.Event) -> None:
-        self.told.append(event)
-
-    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
-        self.lines.append(text)
-
-
 class Hearing:
     """An intake and what it was told."""
 
-    def __init__(self, limits: Limits | None = None, session: Session | None = None) -> None:
-        self.session = session or Session()
+    def __init__(self, limits: Limits | None = None, session: FakeOwner | None = None) -> None:
+        self.session = session or FakeOwner(spills=NoDisk())
         self.cell = FakeCell()
         self.replies: list[AnswerMessage | ReplyMessage] = []
         self.overs = self.signs = 0
         self.questions = Questions(
             "c-1",
             "t",
-            cast("Any", self.session),
+            self.session,
             lambda message, _: self.replies.append(message),
             lambda: None,
             lambda _: None,
@@ -430,7 +407,7 @@ def never(_: float, __: object) -> None:
 async def test_the_calls_of_a_session_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "time", lambda: 1000.0)
-    session = Session()
+    session = FakeOwner(spills=NoDisk())
     calls = [Hearing(session=session) for _ in range(8)]
     monkeypatch.setattr(loop, "call_later", never)
     for number in range(UNITS_MAX):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.daemon.calls.owner import FakeOwner
 
-from toolcelld.calls.events import MESSAGE_BYTES, Asked, Event, Requested
+from toolcelld.calls.events import MESSAGE_BYTES, Asked, Requested
 from toolcelld.calls.questions import OPEN_MAX, Questions
 from toolcelld.protocol.messages import (
     AnswerMessage,
@@ -23,10 +24,8 @@ from toolcelld.protocol.messages import (
 pytestmark = pytest.mark.anyio
 
 
-class Session:
+class Session(FakeOwner):
     """A client that answers, and the worker's side."""
-
-    agent = "claude"
 
     def __init__(
         self,
@@ -35,21 +34,14 @@ class Session:
         services: frozenset[str] = frozenset(),
         seconds_max: float | None = None,
     ) -> None:
-        self.questions_seconds_max = seconds_max
+        super().__init__(seconds_max=seconds_max)
         self.answers = answers
-        self.services = services
-        self.always: set[tuple[str, str, str]] = set()
-        self.told: list[Event] = []
+        self.offered_services = services
         self.replies: list[AnswerMessage | ReplyMessage] = []
         self.results: list[tuple[int, bytes]] = []
         self.changes = 0
         self.expired: list[str] = []
-        self.questions = Questions(
-            "c-1", "drop", cast("Any", self), self.reply, self.change, self.expired.append
-        )
-
-    def tell(self, event: Event) -> None:
-        self.told.append(event)
+        self.questions = Questions("c-1", "drop", self, self.reply, self.change, self.expired.append)
 
     def change(self) -> None:
         self.changes += 1
@@ -304,7 +296,7 @@ async def test_a_client_that_comes_is_asked_again_what_nobody_holds_and_refused_
     session.request(2)
     session.questions.ask_again(lambda event: isinstance(event, Asked))
     assert [type(event) for event in session.told] == [Asked, Requested, Requested]
-    session.services = frozenset()
+    session.offered_services = frozenset()
     session.questions.ask_again(lambda _: False)
     assert session.results == [(2, b"")]
     session.questions.close("over")

@@ -19,7 +19,6 @@ import pytest
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls.call import Call
 from toolcelld.calls.functions.hook_run import BoundHook
-from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.calls.request import Plan
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.describing.description import Description
@@ -32,6 +31,7 @@ from toolcelld.config.permissions import Rule
 from toolcelld.config.resolution.settings import resolve
 from toolcelld.config.schema import HookSection
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.event_log import Broadcast, OperatorEvent
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.pool import Pool
@@ -222,7 +222,6 @@ class Stage:
         )
         self.tasks = tasks
         self.loop = loop
-        self.recent = CallHistory()
         self.pool = Pool(
             lambda _: cast("Any", None),
             tasks,
@@ -232,22 +231,23 @@ class Stage:
             load_seconds=10,
             make_worker=StagedWorker,
         )
-        self.limit_monitor = SimpleNamespace(wake=lambda: None)
-        self.happenings = SimpleNamespace(readers=())
+        self.happenings: Broadcast[OperatorEvent] = Broadcast()
         self.packages = SimpleNamespace(preparing={})
         self.spills = self.watch = None
         self.ruleset = self
         self.joined = 0
-        self.projects = self
         self.catalog = Catalog("/p", 1, {name: tool(name) for name in TOOLS}, awaited=frozenset({"/late.py"}))
         self.catalogs = self
-        self.sessions = Sessions(cast("Any", self))
-        self.service = ToolCell(cast("Any", self), cast("Any", None))
+        services = cast("Any", self)
+        self.sessions = Sessions(services)
+        self.sessions.projects = services
+        self.sessions.limit_monitor = cast("Any", SimpleNamespace(wake=lambda: None))
+        self.service = ToolCell(services, self.sessions, cast("Any", None))
         self.lines: list[Line] = []
         self.seen: set[Session] = set()
         self.calls: set[Call] = set()
 
-    # What sessions use of a daemon
+    # What sessions use of the services of a daemon
 
     async def open(self, directory: str, **_: Any) -> Any:
         return Pin(cast("Any", self))
@@ -268,11 +268,7 @@ class Stage:
     def leave(self, directory: str) -> None:
         self.joined -= 1
 
-    def happened(self, what: str, **_: Any) -> None: ...
-
     def log(self, *_: Any) -> None: ...
-
-    def find_call(self, call_id: str) -> None: ...
 
     # What a test uses
 
@@ -330,8 +326,8 @@ def tool(name: str) -> ToolInfo:
 class _Admission:
     """Admits every tool of the stage."""
 
-    def __init__(self, daemon: Any, directory: str, watch: object, **_: Any) -> None:
-        self._config = daemon.config
+    def __init__(self, services: Any, directory: str, watch: object, **_: Any) -> None:
+        self._config = services.config
 
     def offered(self, catalog: Catalog) -> Catalog:
         return catalog

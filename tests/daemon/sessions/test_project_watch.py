@@ -14,6 +14,7 @@ import pytest
 
 from toolcelld.policy.project import Project, find_project
 from toolcelld.pool.worker import Worker
+from toolcelld.services import Services
 from toolcelld.sessions import project_watch
 from toolcelld.sessions.project_watch import ProjectWatch, ProjectWatches
 
@@ -245,7 +246,8 @@ class Shared:
             ),
         )
         self.lives = True
-        self.watches = ProjectWatches(self.find, self.is_writing, lambda _: self.lives, lambda _, __: None)
+        services = SimpleNamespace(ruleset=SimpleNamespace(find_project=self.find), pool=self)
+        self.watches = ProjectWatches(cast("Services", services))
         self.watch = self.watches.join(self.directory, self.find(self.directory))
 
     def find(self, directory: str) -> Project:
@@ -253,6 +255,11 @@ class Shared:
 
     def is_writing(self, root: str, aside: Worker | None) -> bool:
         return aside is not self.worker
+
+    def has_writers(self, directory: str) -> bool:
+        return self.lives
+
+    def retire_unlike(self, directory: str, places: object) -> None: ...
 
     def exit(self) -> None:
         self.lives = False

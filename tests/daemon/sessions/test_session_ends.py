@@ -121,7 +121,9 @@ async def all_have_ended(stage: Stage) -> None:
     for call in stage.calls:
         assert call.state is CallState.ENDED, call
         assert not any(questions.open for questions in call.questions), call
-    assert sum(session.calls_ended for session in stage.seen) == stage.recent.added >= len(stage.calls)
+    assert (
+        sum(session.calls_ended for session in stage.seen) == stage.sessions.recent.added >= len(stage.calls)
+    )
     assert stage.joined == 0
     assert {worker.state for worker in stage.pool.workers} <= {WorkerState.STARTING, WorkerState.IDLE}
     told = endings_told(stage)

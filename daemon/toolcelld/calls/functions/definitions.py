@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from pydantic_core import from_json
 
 from toolcelld.calls.functions.hook_run import BoundHook, HookFailed, HookRefused, run_hook
+from toolcelld.calls.request import Request
 from toolcelld.catalog.catalog import Catalog, ToolInfo, redefined
 from toolcelld.catalog.hooks import Hook
 from toolcelld.catalog.problem import Problem
 from toolcelld.errors import Refusal
 from toolcelld.files.looks import look
 from toolcelld.pool.fair_queue import Places
-from toolcelld.protocol.messages import CallContext
 
 if TYPE_CHECKING:
     from toolcelld.policy.ruleset import Ruleset
@@ -83,15 +83,7 @@ class Definitions:
                 "description": tool.description,
                 "input_schema": from_json(tool.input_schema),
             }
-            context: CallContext = {
-                "session_id": "",
-                "message_id": "",
-                "call_id": f"definition {tool.name}",
-                "agent": "",
-                "agent_name": "main",
-                "directory": directory,
-                "worktree": directory,
-            }
+            context = Request(f"definition {tool.name}", tool.name, b"").context("", directory, directory)
             arguments = json.dumps({"tool": given}).encode()
             found = await run_hook(self._pool, self._places, bound, "definition", arguments, context)
             kept = _applied(tool, found)

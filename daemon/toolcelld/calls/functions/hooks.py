@@ -20,7 +20,7 @@ from toolcelld.calls.outcomes import outcome as outcomes
 from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Kind, Outcome
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.output.result import update_body
-from toolcelld.protocol.messages import METADATA_BYTES_MAX, CallContext
+from toolcelld.protocol.messages import METADATA_BYTES_MAX
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
@@ -79,7 +79,7 @@ async def after(
         return outcome, body
     outputs = (*outcome.facts.logs, *((outcome.output,) if outcome.output is not None else ()))
     if outputs:
-        await call.session.spills.discard([output.handle for output in outputs])
+        await call.session.services.spills.discard([output.handle for output in outputs])
         outcome = outcome._replace(output=None, facts=outcome.facts._replace(logs=(), spilled_bytes=0))
     given = cast("dict[str, Any]", from_json(arguments))
     for bound in working:
@@ -99,17 +99,9 @@ async def after(
 
 async def _run(call: Call, bound: BoundHook, function: str, facts: dict[str, Any]) -> Any:
     session, request = call.session, call.request
-    context: CallContext = {
-        "session_id": request.session_id or session.id,
-        "message_id": request.message_id,
-        "call_id": call.id,
-        "agent": request.agent,
-        "agent_name": request.agent_name or "main",
-        "directory": session.directory,
-        "worktree": session.worktree,
-    }
+    context = request.context(session.id, session.directory, session.worktree)
     call.note(f"hook {bound.hook.name}: {function}")
-    return await run_hook(session.pool, session.hook_places, bound, function, _json(facts), context)
+    return await run_hook(session.services.pool, session.hook_places, bound, function, _json(facts), context)
 
 
 def _facts(plan: Plan, arguments: dict[str, Any]) -> dict[str, Any]:

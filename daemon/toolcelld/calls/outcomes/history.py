@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from operator import itemgetter
 from sys import getsizeof
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from toolcelld.calls.outcomes.outcome import Outcome
 
-if TYPE_CHECKING:
-    from toolcelld.calls.request import Request
-    from toolcelld.errors import Refusal
-
-__all__ = ["SHOWN_BYTES_MAX", "CallHistory", "CallSummary", "refused_call"]
+__all__ = ["SHOWN_BYTES_MAX", "CallHistory", "CallSummary"]
 
 CALLS_MAX: Final = 1000
 BYTES_MAX: Final = 4 * 1024 * 1024
@@ -49,11 +44,11 @@ class CallSummary(NamedTuple):
     accepted_at: float
     outcome: Outcome | None
     story: tuple[tuple[float, str], ...]
-    refusal: tuple[str, str] = ("", "")  # the reason and the message of a refused call
-    arguments: bytes = b""  # the beginning of the JSON, without secrets
-    arguments_bytes: int = 0
-    result: bytes = b""  # the beginning of the body's JSON
-    result_bytes: int = 0
+    refusal: tuple[str, str]  # the reason and the message of a refused call
+    arguments: bytes  # the beginning of the JSON, without secrets
+    arguments_bytes: int
+    result: bytes  # the beginning of the body's JSON
+    result_bytes: int
 
     @property
     def size_bytes(self) -> int:
@@ -69,41 +64,6 @@ class CallSummary(NamedTuple):
 
 TEXTS: Final = CallSummary._fields.index("accepted_at")
 """The number of leading text fields."""
-
-
-REFUSAL_CHARACTERS_MAX: Final = 2000
-"""Of the message of a refused call."""
-
-
-def refused_call(request: Request, refusal: Refusal, session_id: str, directory: str) -> CallSummary:
-    """Return the summary of a call that was not admitted.
-
-    Args:
-        request: What the client asked for.
-        refusal: Why it was not admitted; the beginning of its message is kept.
-        session_id: The session that it was sent in.
-        directory: The directory of that session.
-    """
-    now = time.time()
-    return CallSummary(
-        request.call_id,
-        session_id,
-        request.tool,
-        "",
-        "ended",
-        "",
-        request.agent,
-        request.agent_name,
-        directory,
-        request.session_id,
-        request.message_id,
-        now,
-        None,
-        ((now, f"refused: {refusal.reason.lower()}"),),
-        (refusal.reason, refusal.message[:REFUSAL_CHARACTERS_MAX]),
-        request.arguments[:SHOWN_BYTES_MAX],
-        len(request.arguments),
-    )
 
 
 class CallHistory:

@@ -139,6 +139,10 @@ class Outcome(NamedTuple):
     facts: Facts = NO_FACTS
     notes: tuple[str, ...] = ()  # sentences for the model, in addition to the result
 
+    def __str__(self) -> str:
+        """Its kind and cause, for operators."""
+        return f"{self.kind} ({self.cause})" if self.cause else self.kind
+
 
 EMPTY_BODY: Final = b'{"content":[],"details":null}'
 """The body of a call without a result."""

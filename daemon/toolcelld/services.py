@@ -1,0 +1,48 @@
+"""The parts of the daemon that its sessions and their calls use.
+
+`Daemon` makes one value of them and hands it down; nothing that has it knows the daemon, or a session. The ruleset is the
+only part that changes: an immutable value, which `Daemon` replaces, and which is read here for each decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from toolcelld.catalog.registry import CatalogRegistry
+from toolcelld.catalog.watch import Watch
+from toolcelld.config.load import Config
+from toolcelld.event_log import Broadcast, EventLog, LogLine, OperatorEvent
+from toolcelld.output.spill import SpillStore
+from toolcelld.policy.ruleset import Ruleset
+from toolcelld.pool.cell_packages import CellPackages
+from toolcelld.pool.pool import Pool
+from toolcelld.store import Store
+
+__all__ = ["Services"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Services:
+    """What sessions and calls share."""
+
+    tasks: asyncio.TaskGroup
+    store: Store
+    ruleset: Ruleset
+    packages: CellPackages
+    pool: Pool
+    spills: SpillStore
+    catalogs: CatalogRegistry
+    watch: Watch
+    logbook: EventLog = field(default_factory=EventLog)
+    happenings: Broadcast[OperatorEvent] = field(default_factory=Broadcast[OperatorEvent])
+
+    @property
+    def config(self) -> Config:
+        """The configuration that the rules of now are from."""
+        return self.ruleset.config
+
+    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
+        """Add a line of a tool to the event log."""
+        self.logbook.write(LogLine(time.time(), source, level, text, tool, call_id))
