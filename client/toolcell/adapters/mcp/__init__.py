@@ -2,10 +2,9 @@
 
 `host_session` is one host with one session of the daemon; `tool_call` one call of the host; `convert` turns our values
 into MCP's and back; `host_context` says who calls and from where; `host_limits` how much of a result a host shows.
-`bridge` serves one host over two streams, and `messages` are our stdin and stdout as such.
-`http_sessions` serves many hosts over HTTP, on the listener of `toolcell.adapters.http`.
-`start` answers what a host says first, before the SDK is imported; so the modules that need the SDK are imported when
-they are used.
+`stdio` serves one host on stdin and stdout, and answers what is said often without the SDK; `kernel` has the SDK answer the
+rest. `http_sessions` serves many hosts over HTTP, on the listener of `toolcell.adapters.http`, with a `bridge` for each.
+`stdio` answers before the SDK is imported; so the modules that need the SDK are imported when they are used.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ __all__ = [
     "HostContext",
     "HostLink",
     "HttpSessions",
-    "Messages",
+    "Kernel",
     "NoPipe",
-    "Opening",
     "Pipes",
+    "StdioServer",
 ]
 
 SDK = ("mcp", "mcp_types")  # version 1 has no second package
@@ -35,22 +34,22 @@ if not all(map(find_spec, SDK)):
 if TYPE_CHECKING:
     from .bridge import Bridge
     from .host_context import HostContext
+    from .host_link import HostLink
     from .http_sessions import PATH, HttpSessions
-    from .messages import Messages
-    from .start.host_link import HostLink
-    from .start.opening import Opening
-    from .start.pipes import NoPipe, Pipes
+    from .kernel import Kernel
+    from .stdio.pipes import NoPipe, Pipes
+    from .stdio.server import StdioServer
 else:
     MODULES = {
         "PATH": "http_sessions",
         "Bridge": "bridge",
         "HostContext": "host_context",
-        "HostLink": "start.host_link",
+        "HostLink": "host_link",
         "HttpSessions": "http_sessions",
-        "Messages": "messages",
-        "NoPipe": "start.pipes",
-        "Opening": "start.opening",
-        "Pipes": "start.pipes",
+        "Kernel": "kernel",
+        "NoPipe": "stdio.pipes",
+        "Pipes": "stdio.pipes",
+        "StdioServer": "stdio.server",
     }
 
     def __getattr__(name: str) -> object:

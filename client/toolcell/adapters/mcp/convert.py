@@ -34,11 +34,9 @@ from toolcell.client import (
 )
 from toolcell.client.outcome import failure_text, notes_text
 
-from .start import wire
-
 __all__ = [
     "CAPABILITIES", "RESULTS", "answer_of", "failure", "file_block", "form_of", "line_of", "question_of",
-    "requests_of", "result_of", "tools_of", "value_of",
+    "requests_of", "result_of", "value_of",
 ]  # fmt: skip
 
 ANSWER = "allow"
@@ -69,11 +67,6 @@ CAPABILITIES: Final[Mapping[str, types.ClientCapabilities]] = {
     "roots/list": types.ClientCapabilities(roots=types.RootsCapability()),
 }
 """What a host must have declared for it."""
-
-
-def tools_of(tools: Mapping[str, ToolInfo], host: str) -> list[types.Tool]:
-    """Tools in their order, as a host of that name is to have them."""
-    return [types.Tool.model_validate(tool) for tool in wire.tools_of(tools, host)]
 
 
 def result_of(outcome: Outcome, tool: ToolInfo | None = None) -> types.CallToolResult:

@@ -49,7 +49,7 @@ from toolcell.client import (
 )
 
 from . import resources
-from .convert import failure, result_of, tools_of
+from .convert import failure, result_of
 from .host_context import (
     Context,
     HostContext,
@@ -63,9 +63,10 @@ from .host_context import (
     session_id,
 )
 from .host_limits import DESCRIBED_SECONDS_MAX, limits_of, pins_definitions, reads_structured
+from .host_link import Callbacks, Caller, HostLink
 from .log_records import DEFAULT_LEVEL, is_wanted, level_of
-from .start.host_link import Callbacks, Caller, HostLink
-from .start.opening import ROOTS_SECONDS, Answered
+from .stdio import wire
+from .stdio.server import ROOTS_SECONDS
 from .tool_call import ToolCall
 
 __all__ = ["HostSession"]
@@ -81,11 +82,10 @@ _log = logging.getLogger("toolcell.mcp")
 class HostSession:
     """An asynchronous context manager; its methods are the handlers of an MCP server."""
 
-    def __init__(self, surroundings: HostContext, link: HostLink, answered: Answered | None = None) -> None:
-        """`answered` is how the host's first request for the tools has been answered; default: it was not."""
+    def __init__(self, surroundings: HostContext, link: HostLink, root: str | None = None) -> None:
+        """`root` is the host's first root, if it has said it; default: it is asked for it where it has roots."""
         self._surroundings = surroundings
         self._link = link
-        self._answered = answered
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
         # All mutable state: the session once it is asked for, and its limits, who said last that the roots are others and
@@ -103,7 +103,7 @@ class HostSession:
         self._talks: dict[str, tuple[ToolCall, asyncio.Task[Outcome]]] = {}
         self._outputs = resources.KeptOutputs()
         self._level: types.LoggingLevel = DEFAULT_LEVEL
-        self._root: str | None = answered.root if answered is not None else None
+        self._root = root
         self._place = ""
         self._lost = ""
         self._lost_told = False
@@ -138,27 +138,41 @@ class HostSession:
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """What the host is offered."""
+        tools = await self.offered(context)
+        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in tools])
+
+    async def offered(self, context: Context) -> list[dict[str, Any]]:
+        """What the host is offered, as it is written. Raises MCPError."""
         try:
             session = await self._session(context)
         except Unavailable as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from error
         catalog = session.catalog
-        if self._shown is None and self._answered is None:
+        if self._shown is None:
             catalog = await session.described(DESCRIBED_SECONDS_MAX)
-        elif self._shown is not None:  # asked again: then the host believes that something has changed
+        else:  # asked again: then the host believes that something has changed
             # What takes longer to load than the scan itself comes as a change of its own.
             with suppress(Refused):
                 catalog = await session.reload()
-        self._shown = catalog.tools if self._answered is None else self._answered.tools
-        self._answered = None
+        await self._show(context, catalog.tools)
+        return wire.tools_of(read_output.offered(catalog), client_name(context))
+
+    async def resume(self, context: Context, tools: Mapping[str, ToolInfo]) -> None:
+        """Take over from a list that the host was answered with these tools, by a session that the link has."""
+        with suppress(Unavailable):  # the next request tries again, and says it
+            session = await self._session(context)
+            await self._show(context, tools)
+            if session.catalog.tools != tools:
+                await self._tell_of_change()
+
+    async def _show(self, context: Context, tools: Mapping[str, ToolInfo]) -> None:
+        """Take in what the host is shown."""
+        self._shown = tools
         if pins_definitions(client_name(context)):
-            self._pinned.listed(self._shown)
+            self._pinned.listed(tools)
         if context.session.can_send_request:  # it shook hands, and hears of changes without asking
             self._listener = context.session
-        if catalog.tools != self._shown:  # since the host was answered
-            await self._tell_of_change()
         await self._tell_lost(context)
-        return types.ListToolsResult(tools=tools_of(read_output.offered(catalog), client_name(context)))
 
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams

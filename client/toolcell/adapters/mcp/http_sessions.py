@@ -42,8 +42,8 @@ from starlette.types import Message, Receive, Scope, Send
 from toolcell.adapters.http.auth import BODY_BYTES_MAX
 from toolcell.adapters.mcp.bridge import Bridge, server
 from toolcell.adapters.mcp.host_context import Context, HostContext, can_elicit, client_name
+from toolcell.adapters.mcp.host_link import HostLink, Start
 from toolcell.adapters.mcp.host_session import HostSession
-from toolcell.adapters.mcp.start.host_link import HostLink, Start
 
 __all__ = ["PATH", "HttpSessions"]
 

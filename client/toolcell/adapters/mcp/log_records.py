@@ -13,15 +13,15 @@ from mcp import types
 
 from toolcell.client import Log
 
+from .stdio import wire
+
 __all__ = ["DEFAULT_LEVEL", "LogRecords", "is_wanted", "level_of"]
 
 DEFAULT_LEVEL: Final[types.LoggingLevel] = "info"
 """What a host gets that shook hands and has set no level."""
 RECORDS_MAX: Final = 256
 """Of one call; a record has at most 16 KiB."""
-LEVELS: Final[tuple[types.LoggingLevel, ...]] = (
-    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
-)  # fmt: skip
+LEVELS: Final[tuple[types.LoggingLevel, ...]] = wire.LEVELS
 assert set(LEVELS) == set(get_args(types.LoggingLevel))
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from importlib import import_module
+from typing import TYPE_CHECKING
 
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.directory import unusable
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import HttpOptions
+
+if TYPE_CHECKING:
+    from toolcell.adapters.mcp.stdio.server import Make
 
 __all__ = ["mcp", "mcp_over_http"]
 
@@ -28,7 +31,7 @@ async def mcp(context: CommandContext) -> Exit:
     if (failure := unusable()) is not None:
         raise failure  # sooner than in each session
     try:
-        from toolcell.adapters.mcp import HostContext, HostLink, NoPipe, Opening, Pipes
+        from toolcell.adapters.mcp import HostContext, HostLink, NoPipe, Pipes, StdioServer
     except ImportError as error:
         raise MISSING from error
     surroundings = HostContext.of(os.environ, context.directory)
@@ -37,14 +40,10 @@ async def mcp(context: CommandContext) -> Exit:
     link = HostLink(context.socket, "running" if context.socket else "start")
     loop = asyncio.get_running_loop()
     try:
-        async with Pipes() as pipes, Opening(surroundings, link) as opening:
+        async with Pipes() as pipes:
             for number in ENDS:
                 loop.add_signal_handler(number, pipes.end)
-            if await opening.answer(pipes, _import_sdk):
-                from toolcell.adapters.mcp import Bridge, Messages
-
-                messages = Messages(pipes, opening.lines, opening.answered)
-                await Bridge(surroundings, link, opening.listed).run(messages.read, messages.write)
+            await StdioServer(surroundings, link, pipes).serve(_load)
     except NoPipe as error:
         remedy = (
             "Have a host start it: docs/agents/mcp.md says how. Or serve over HTTP: toolcell mcp --http 8137"
@@ -53,12 +52,12 @@ async def mcp(context: CommandContext) -> Exit:
     return Exit.OK
 
 
-def _import_sdk() -> None:
+def _load() -> Make:
     try:
-        import_module("toolcell.adapters.mcp.bridge")
-        import_module("toolcell.adapters.mcp.messages")
+        from toolcell.adapters.mcp import Kernel
     except ImportError as error:
         raise MISSING from error
+    return Kernel
 
 
 async def mcp_over_http(context: CommandContext, options: HttpOptions) -> Exit:

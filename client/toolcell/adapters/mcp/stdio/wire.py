@@ -1,4 +1,4 @@
-"""MCP's messages as JSON, of those that are written without the SDK.
+"""MCP's messages as JSON, of those that are written without the SDK, and the words of the protocol in them.
 
 Up to 2025-11-25 a host shakes hands with `initialize`. Since 2026-07-28 every request has an envelope in its `_meta`, and
 every result says that it is complete and how long it may be kept.
@@ -15,24 +15,29 @@ from toolcell.adapters.mcp.host_limits import meta_of, reads_structured
 from toolcell.client import ToolInfo
 
 __all__ = [
-    "ACKNOWLEDGED",
+    "CANCELLED",
     "CAPABILITIES_KEY",
     "CLIENT_KEY",
+    "CONNECTION_CLOSED",
     "HANDSHAKE_VERSIONS",
     "INVALID_REQUEST",
+    "LEVELS",
+    "LOG_LEVEL_KEY",
     "MODERN_VERSION",
     "PARSE_ERROR",
-    "ROOTS_ID",
-    "SUBSCRIPTION_KEY",
+    "REQUEST_TIMEOUT",
+    "RESERVED",
     "VERSION_KEY",
     "RequestId",
     "acknowledgement",
+    "cacheable",
+    "complete",
     "discovery",
-    "error",
+    "failure",
     "initialization",
-    "modern",
+    "notification",
+    "request",
     "result",
-    "roots_request",
     "tools_of",
 ]
 
@@ -40,16 +45,23 @@ RequestId: TypeAlias = int | str
 
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSION: Final = "2026-07-28"
-VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
-CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
-CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
-SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
-SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+RESERVED: Final = "io.modelcontextprotocol/"
+"""How the keys of the protocol begin in a `_meta`."""
+VERSION_KEY: Final = f"{RESERVED}protocolVersion"
+CLIENT_KEY: Final = f"{RESERVED}clientInfo"
+CAPABILITIES_KEY: Final = f"{RESERVED}clientCapabilities"
+LOG_LEVEL_KEY: Final = f"{RESERVED}logLevel"
+SERVER_KEY: Final = f"{RESERVED}serverInfo"
+SUBSCRIPTION_KEY: Final = f"{RESERVED}subscriptionId"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-ROOTS_ID: Final = "toolcell-roots"
+CANCELLED: Final = "notifications/cancelled"
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Of a log record, the least first."""
 SERVER: Final = {"name": "toolcell", "version": VERSION}
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+CONNECTION_CLOSED: Final = -32000
+REQUEST_TIMEOUT: Final = -32001
 
 
 def result(request_id: RequestId, value: Mapping[str, Any]) -> bytes:
@@ -57,24 +69,31 @@ def result(request_id: RequestId, value: Mapping[str, Any]) -> bytes:
     return _line({"id": request_id, "result": value})
 
 
+def failure(request_id: RequestId | None, error: Mapping[str, Any]) -> bytes:
+    """A line with the error of a request, or of none that could be read."""
+    return _line({"id": request_id, "error": error})
+
+
+def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    """A line with a notification."""
+    return _line({"method": method} if params is None else {"method": method, "params": params})
+
+
+def request(request_id: RequestId, method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    """A line with a request to the host."""
+    asked: dict[str, Any] = {"id": request_id, "method": method}
+    return _line({**asked, "params": params} if params else asked)
+
+
 def acknowledgement(request_id: RequestId, notifications: Mapping[str, bool]) -> bytes:
     """A line that says that a subscription holds."""
     params = {"notifications": notifications, "_meta": {SUBSCRIPTION_KEY: request_id}}
-    return _line({"method": ACKNOWLEDGED, "params": params})
-
-
-def roots_request() -> bytes:
-    """A line that asks a host for its roots; its id is none of the SDK's, which are numbers."""
-    return _line({"id": ROOTS_ID, "method": "roots/list"})
-
-
-def error(code: int, message: str) -> bytes:
-    """A line with an error that belongs to no request."""
-    return _line({"id": None, "error": {"code": code, "message": message}})
+    return notification(ACKNOWLEDGED, params)
 
 
 def _line(message: Mapping[str, Any]) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n"
+    text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="replace") + b"\n"  # half a character is none in UTF-8
 
 
 def initialization(version: str, instructions: str) -> dict[str, Any]:
@@ -89,7 +108,7 @@ def initialization(version: str, instructions: str) -> dict[str, Any]:
 
 def discovery(instructions: str) -> dict[str, Any]:
     """What `server/discover` results in."""
-    return modern(
+    return cacheable(
         {
             "supportedVersions": [MODERN_VERSION],
             "capabilities": _capabilities(resources_changed=True),
@@ -107,15 +126,15 @@ def _capabilities(*, resources_changed: bool) -> dict[str, Any]:
     }
 
 
-def modern(value: Mapping[str, Any]) -> dict[str, Any]:
+def complete(value: Mapping[str, Any]) -> dict[str, Any]:
     """A result as it is since 2026-07-28."""
-    return {
-        "resultType": "complete",
-        "ttlMs": 0,
-        "cacheScope": "private",
-        **value,
-        "_meta": {SERVER_KEY: SERVER},
-    }
+    meta = {**value.get("_meta", {}), SERVER_KEY: SERVER}
+    return {"resultType": "complete", **value, "_meta": meta}
+
+
+def cacheable(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A result since 2026-07-28 that a host may keep, which ours are not to be."""
+    return complete({"ttlMs": 0, "cacheScope": "private", **value})
 
 
 def tools_of(tools: Mapping[str, ToolInfo], host: str) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""What `toolcell mcp` answers before the SDK is imported: the same as the SDK, once, and from the session that stays.
+"""`toolcell mcp` on stdin and stdout: what it answers without the SDK is what the SDK answers, and from one session.
 
-The SDK of some of these tests is a package that waits to be allowed to load, so that nothing can come from it before.
+The SDK of some of these tests is one that waits to be allowed to load, so that nothing can come from it before.
 """
 
 from __future__ import annotations
@@ -20,27 +20,19 @@ import pytest
 from mcp import types
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from tests.adapters.conftest import IMPATIENT, LATE
+from tests.adapters.mcp_reference import Script, encoded, run_sdk, sdk_serves
 from tests.adapters.test_mcp_bridge import SECONDS_MAX, Wire, environment
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.mcp import (
-    Bridge,
-    HostContext,
-    HostLink,
-    HttpSessions,
-    Messages,
-    Opening,
-    Pipes,
-    host_session,
-)
+from toolcell.adapters.mcp import HostContext, HostLink, HttpSessions, Kernel, StdioServer, host_session
 from toolcell.adapters.mcp.bridge import server
 from toolcell.adapters.mcp.host_context import Context
-from toolcell.adapters.mcp.start import opening as opening_module
-from toolcell.adapters.mcp.start import requests
-from toolcell.adapters.mcp.start.host_link import Caller
-from toolcell.adapters.mcp.start.opening import KEPT_MAX
-from toolcell.adapters.mcp.start.pipes import LineTooLong
-from toolcell.adapters.mcp.start.wire import HANDSHAKE_VERSIONS, MODERN_VERSION
+from toolcell.adapters.mcp.host_link import Caller
+from toolcell.adapters.mcp.stdio import requests
+from toolcell.adapters.mcp.stdio import server as server_module
+from toolcell.adapters.mcp.stdio.pipes import LineTooLong
+from toolcell.adapters.mcp.stdio.server import KEPT_MAX
+from toolcell.adapters.mcp.stdio.wire import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolcell.client import Session
 from toolcell_proto.v1 import operator_pb2
 
@@ -90,11 +82,11 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 def modern(
-    method: str, number: int | str, name: str = "test", able: dict[str, Any] | None = None, **params: Any
+    method: str, number: int | str, host: str = "test", able: dict[str, Any] | None = None, **params: Any
 ) -> dict[str, Any]:
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-        "io.modelcontextprotocol/clientInfo": {**CLIENT, "name": name},
+        "io.modelcontextprotocol/clientInfo": {**CLIENT, "name": host},
         "io.modelcontextprotocol/clientCapabilities": CAPABILITIES if able is None else able,
         "progressToken": number,
     }
@@ -119,40 +111,6 @@ def envelopes(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def encoded(*messages: dict[str, Any]) -> list[bytes]:
-    return [json.dumps(each).encode() + b"\n" for each in messages]
-
-
-class Script(Pipes):
-    """A host that says these lines, and then nothing until it leaves."""
-
-    def __init__(self, *lines: bytes) -> None:
-        self.said: list[dict[str, Any]] = []
-        self.heard = asyncio.Event()
-        self._lines = asyncio.Queue[bytes]()
-        for line in lines:
-            self._lines.put_nowait(line)
-
-    def add(self, said: dict[str, Any]) -> None:
-        self._lines.put_nowait(*encoded(said))
-
-    async def read(self) -> bytes:
-        return await self._lines.get()
-
-    async def write(self, line: bytes) -> None:
-        self.said.append(json.loads(line))
-        self.heard.set()
-
-    def end(self) -> None:
-        self._lines.put_nowait(b"")
-
-    async def until(self, count: int) -> None:
-        """Wait until so much was said."""
-        while len(self.said) < count:
-            self.heard.clear()
-            await self.heard.wait()
-
-
 @pytest.fixture
 def served(daemon: RunningDaemon) -> RunningDaemon:
     """A daemon, and a project with tools that say all about themselves and nothing."""
@@ -171,32 +129,29 @@ class Link(HostLink):
         return self.opened
 
 
-@asynccontextmanager
-async def opened(daemon: RunningDaemon, script: Script, answers: int) -> AsyncGenerator[tuple[Opening, Link]]:
-    """An opening in which so many answers were given while there was no SDK."""
-    link = Link(daemon.socket, "running")
-    loaded = threading.Event()
-    async with asyncio.timeout(SECONDS_MAX), Opening(surroundings(daemon), link) as opening:
-        answering = asyncio.create_task(opening.answer(script, lambda: loaded.wait(SECONDS_MAX)))
-        try:
-            await script.until(answers)
-        finally:
-            loaded.set()
-        assert await answering
-        yield opening, link
-
-
 def surroundings(daemon: RunningDaemon) -> HostContext:
     return HostContext("s", str(daemon.project), "/")
 
 
 @asynccontextmanager
-async def bridged(bridge: Bridge, messages: Messages, script: Script) -> AsyncGenerator[None]:
-    """The SDK's part, until the host leaves."""
+async def serving(
+    daemon: RunningDaemon, script: Script, place: HostContext | None = None, link: HostLink | None = None
+) -> AsyncGenerator[threading.Event]:
+    """The server of a host, whose SDK loads when the value is set, or when the host leaves."""
+    loadable = threading.Event()
+
+    def load() -> type[Kernel]:
+        assert loadable.wait(SECONDS_MAX)
+        return Kernel
+
+    link = link or HostLink(daemon.socket, "running")
     async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
-        group.create_task(bridge.run(messages.read, messages.write))
-        yield
-        script.end()
+        group.create_task(StdioServer(place or surroundings(daemon), link, script).serve(load))
+        try:
+            yield loadable
+        finally:
+            loadable.set()
+            script.end()
 
 
 async def session_ids(daemon: RunningDaemon) -> list[str]:
@@ -218,94 +173,95 @@ async def test_the_answers_are_those_of_the_sdk(served: RunningDaemon, version: 
     answers = 4 if version == MODERN_VERSION else 2
 
     script = Script(*lines)
-    async with opened(served, script, answers):
+    async with serving(served, script):
+        await script.until(answers)
+        said = by_request(script.said)
         assert len(script.said) == answers
     assert served.status().sessions == 0
 
     other = Script(*lines)
-    bridge = Bridge(surroundings(served), socket=served.socket, daemon="running")
-    async with bridged(bridge, Messages(other), other):
+    async with (
+        asyncio.timeout(SECONDS_MAX),
+        sdk_serves(surroundings(served), HostLink(served.socket, "running"), other),
+    ):
         await other.until(answers)
-        assert by_request(other.said) == by_request(script.said)
+        assert by_request(other.said) == said
 
 
 @pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
-async def test_the_sdk_reads_it_all_and_answers_nothing_twice_in_the_same_session(
-    served: RunningDaemon, era: str
-) -> None:
+async def test_the_session_of_the_first_list_is_that_of_the_calls(served: RunningDaemon, era: str) -> None:
     modernly = era == MODERN_VERSION
-    lines = encoded(*(envelopes("test") if modernly else handshake("2025-11-25", "test")))
+    script = Script(*encoded(*(envelopes("test") if modernly else handshake("2025-11-25", "test"))))
     answers = 4 if modernly else 2
-    script = Script(*lines)
-    async with opened(served, script, answers) as (opening, link):
+    async with serving(served, script) as loadable:
+        await script.until(answers)
         first = await session_ids(served)
         assert len(first) == 1
-        messages = Messages(script, opening.lines, opening.answered)
         more = modern("tools/call", 9) if modernly else message("tools/call", 9, {})
         more["params"] |= {"name": "kit_count", "arguments": {"text": "a b"}}
         script.add(more)
-        async with bridged(Bridge(surroundings(served), link, opening.listed), messages, script):
-            await script.until(answers + 1)
-            assert script.said[-1]["result"]["structuredContent"] == {"words": 2}
-            assert await session_ids(served) == first
+        loadable.set()
+        await script.until(answers + 1)
+        assert script.said[-1]["result"]["structuredContent"] == {"words": 2}
+        assert await session_ids(served) == first
+    assert len(script.said) == answers + (2 if modernly else 1)  # the subscription is closed at the end
     assert served.status().sessions == 0
 
 
 @pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
 async def test_a_change_between_the_answer_and_the_sdk_is_told(served: RunningDaemon, era: str) -> None:
     modernly = era == MODERN_VERSION
-    lines = encoded(*(envelopes("test") if modernly else handshake("2025-11-25", "test")))
+    script = Script(*encoded(*(envelopes("test") if modernly else handshake("2025-11-25", "test"))))
     answers = 4 if modernly else 2
-    script = Script(*lines)
-    async with opened(served, script, answers) as (opening, link):
+    link = Link(served.socket, "running")
+    async with serving(served, script, link=link) as loadable:
+        await script.until(answers)
         served.tool("new", "from toolcell import tool\n@tool\ndef new() -> None:\n    'New.'\n")
         while "new" not in link.opened.catalog.tools:
             await link.opened.reload()
-        messages = Messages(script, opening.lines, opening.answered)
-        async with bridged(Bridge(surroundings(served), link, opening.listed), messages, script):
-            await script.until(answers + 1)
-    assert script.said[answers]["method"] == "notifications/tools/list_changed"
+        loadable.set()
+        await script.until(answers + 1)
+        assert script.said[answers]["method"] == "notifications/tools/list_changed"
 
 
 async def first_list(daemon: RunningDaemon, road: str) -> set[str]:
-    """The names of the tools that a host is first told, by the opening or by the SDK's part."""
-    script = Script(*encoded(*handshake("2025-11-25", "test")))
-    if road == "opening":
-        async with opened(daemon, script, 2):
-            pass
-    else:
-        bridge = Bridge(surroundings(daemon), socket=daemon.socket, daemon="running")
-        async with bridged(bridge, Messages(script), script):
-            await script.until(2)
-    return {tool["name"] for tool in by_request(script.said)["l"]["result"]["tools"]}
+    """The names of the tools that a host is first told, before the SDK is there or after."""
+    shake, initialized, ask = encoded(*handshake("2025-11-25", "test"))
+    script = Script(shake, initialized)
+    async with serving(daemon, script) as loadable:
+        if road == "SDK":
+            loadable.set()
+            script.add(message("prompts/list", 1, None))
+            await script.answers(1)
+        script.add(ask)
+        (answer,) = await script.answers("l")
+    return {tool["name"] for tool in answer["result"]["tools"]}
 
 
-@pytest.mark.parametrize("road", ["opening", "SDK"])
+@pytest.mark.parametrize("road", ["ahead", "SDK"])
 async def test_the_first_list_has_the_files_that_take_long_to_load(served: RunningDaemon, road: str) -> None:
     served.configure(IMPATIENT)
     served.tool("late", LATE)
     assert {"late", "kit_count"} <= await first_list(served, road)
 
 
-@pytest.mark.parametrize("road", ["opening", "SDK"])
+@pytest.mark.parametrize("road", ["ahead", "SDK"])
 async def test_the_first_list_waits_for_a_file_no_longer_than_hosts_do(
     served: RunningDaemon, road: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (opening_module, host_session):
+    for module in (server_module, host_session):
         monkeypatch.setattr(module, "DESCRIBED_SECONDS_MAX", 0.01)
     served.configure(IMPATIENT)
     served.tool("late", LATE)
     assert "late" not in await first_list(served, road)
 
 
-ROOTS = "toolcell-roots"
-
-
 @pytest.mark.parametrize("answer", ["another project", "error", "no list", "nothing", "silence"])
 async def test_a_host_with_roots_is_asked_once_and_listed_what_is_there(
     served: RunningDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    monkeypatch.setattr(opening_module, "ROOTS_SECONDS", 0.05 if answer == "silence" else SECONDS_MAX)
+    silent = answer in ("silence", "nothing")  # what is no answer is waited for no longer than one
+    monkeypatch.setattr(server_module, "ROOTS_SECONDS", 0.05 if silent else SECONDS_MAX)
     other = tmp_path / ".toolcell" / "tools"
     other.mkdir(parents=True)
     (other / "other.py").write_text("from toolcell import tool\n@tool\ndef other() -> None:\n    'Other.'\n")
@@ -315,32 +271,26 @@ async def test_a_host_with_roots_is_asked_once_and_listed_what_is_there(
         "no list": {"result": {"roots": "here"}},
         "nothing": {"result": None},
     }
-    script = Script(*encoded(initialize(roots={}), INITIALIZED, message("tools/list", 1, None)))
+    script = Script(*encoded(initialize(roots={}), INITIALIZED, message("tools/list", "l", None)))
     place = HostContext("s", None, str(served.project))
-    link = HostLink(served.socket, "running")
-    loaded = threading.Event()
-    async with asyncio.timeout(SECONDS_MAX), Opening(place, link) as opening:
-        answering = asyncio.create_task(opening.answer(script, lambda: loaded.wait(SECONDS_MAX)))
+    async with serving(served, script, place) as loadable:
         await script.until(2)
-        assert script.said[1] == {"jsonrpc": "2.0", "id": ROOTS, "method": "roots/list"}
+        assert script.said[1] == {"jsonrpc": "2.0", "id": 1, "method": "roots/list"}
         if answer in roots:
-            script.add({"jsonrpc": "2.0", "id": ROOTS, **roots[answer]})
-        await script.until(3)
-        loaded.set()
-        assert await answering
-        names = {tool["name"] for tool in script.said[2]["result"]["tools"]}
+            script.add({"jsonrpc": "2.0", "id": 1, **roots[answer]})
+        (listed,) = await script.answers("l")
+        names = {tool["name"] for tool in listed["result"]["tools"]}
         assert ("other" in names, "kit_count" in names) == (
             answer == "another project",
             answer != "another project",
         )
-        if answer != "another project":
-            return
-        messages = Messages(script, opening.lines, opening.answered)
-        script.add(message("tools/call", 2, {"name": "other", "arguments": {}}))
-        async with bridged(Bridge(place, link, opening.listed), messages, script):
-            await script.until(4)
-        assert script.said[3]["result"]["isError"] is False
-        assert served.status().sessions == 0
+        if answer == "another project":
+            loadable.set()
+            script.add(message("tools/call", 2, {"name": "other", "arguments": {}}))
+            (called,) = await script.answers(2)
+            assert called["result"]["isError"] is False
+        assert [each.get("method") for each in script.said].count("roots/list") == 1
+    assert served.status().sessions == 0
 
 
 class Late(Script):
@@ -349,25 +299,18 @@ class Late(Script):
     async def write(self, line: bytes) -> None:
         await super().write(line)
         if self.said[-1].get("method") == "roots/list":
-            answer: dict[str, Any] = {"jsonrpc": "2.0", "id": ROOTS, "result": {"roots": []}}
+            answer: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "result": {"roots": []}}
             asyncio.get_running_loop().call_soon(self.add, answer)
 
 
 async def test_roots_that_come_as_they_are_given_up_are_too_late(
     served: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening_module, "ROOTS_SECONDS", 0)
-    script = Late(*encoded(initialize(roots={}), INITIALIZED, message("tools/list", 1, None)))
-    place = HostContext("s", None, str(served.project))
-    loaded = threading.Event()
-    async with asyncio.timeout(SECONDS_MAX), Opening(place, HostLink(served.socket, "running")) as opening:
-        answering = asyncio.create_task(opening.answer(script, lambda: loaded.wait(SECONDS_MAX)))
-        told = asyncio.create_task(script.until(3))
-        await asyncio.wait({answering, told}, return_when=asyncio.FIRST_COMPLETED)
-        loaded.set()
-        assert await answering
-        await told
-    assert "kit_count" in {tool["name"] for tool in script.said[2]["result"]["tools"]}
+    monkeypatch.setattr(server_module, "ROOTS_SECONDS", 0)
+    script = Late(*encoded(initialize(roots={}), INITIALIZED, message("tools/list", "l", None)))
+    async with serving(served, script, HostContext("s", None, str(served.project))):
+        (listed,) = await script.answers("l")
+    assert "kit_count" in {tool["name"] for tool in listed["result"]["tools"]}
 
 
 class Rooted(Script):
@@ -385,44 +328,29 @@ class Rooted(Script):
 async def test_a_host_that_says_its_roots_changed_again_and_again_is_asked_once_more(
     served: RunningDaemon,
 ) -> None:
-    script = Rooted(
-        *encoded(initialize(roots={"listChanged": True}), INITIALIZED, message("tools/list", 1, None))
-    )
-    place = HostContext("s", None, str(served.project))
-    link = HostLink(served.socket, "running")
-    async with asyncio.timeout(SECONDS_MAX), Opening(place, link) as opening:
-        assert await opening.answer(script, lambda: None)
-        messages = Messages(script, opening.lines, opening.answered)
-        async with bridged(Bridge(place, link, opening.listed), messages, script):
-            await script.until(3)
-            script.add(message("tools/list", 2, None))  # the session is there when it is answered
-            await script.until(4)
-            asked = script.asked
-            for _ in range(50):
-                script.add({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
-            for number in range(3, 6):  # each has the daemon look again
-                script.add(message("tools/list", number, None))
-                while not any(each.get("id") == number for each in script.said):
-                    script.heard.clear()
-                    await script.heard.wait()
+    able = {"listChanged": True}
+    script = Rooted(*encoded(initialize(roots=able), INITIALIZED, message("tools/list", "a", None)))
+    async with serving(served, script, HostContext("s", None, str(served.project))) as loadable:
+        loadable.set()
+        await script.answers("a")
+        script.add(message("tools/list", "b", None))  # the session is there when it is answered
+        await script.answers("b")
+        asked = script.asked
+        script.add(*({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"} for _ in range(50)))
+        for number in range(103, 106):  # each has the daemon look again
+            script.add(message("tools/list", number, None))
+            await script.answers(number)
     assert 1 <= script.asked - asked <= 2
 
 
 async def test_a_root_that_is_no_address_is_passed_over(served: RunningDaemon) -> None:
-    script = Script(*encoded(initialize(roots={}), INITIALIZED, message("tools/list", 1, None)))
-    place = HostContext("s", None, "/")
-    loaded = threading.Event()
-    async with asyncio.timeout(SECONDS_MAX), Opening(place, HostLink(served.socket, "running")) as opening:
-        answering = asyncio.create_task(opening.answer(script, lambda: loaded.wait(SECONDS_MAX)))
+    script = Script(*encoded(initialize(roots={}), INITIALIZED, message("tools/list", "l", None)))
+    async with serving(served, script, HostContext("s", None, "/")):
         await script.until(2)
         roots = [{"uri": "file://["}, {"uri": f"file://{served.project}"}]
-        script.add({"jsonrpc": "2.0", "id": ROOTS, "result": {"roots": roots}})
-        told = asyncio.create_task(script.until(3))
-        await asyncio.wait({answering, told}, timeout=SECONDS_MAX / 2, return_when=asyncio.FIRST_COMPLETED)
-        loaded.set()
-        assert await answering
-        assert told.done()
-    assert "kit_count" in {tool["name"] for tool in script.said[2]["result"]["tools"]}
+        script.add({"jsonrpc": "2.0", "id": 1, "result": {"roots": roots}})
+        (listed,) = await script.answers("l")
+    assert "kit_count" in {tool["name"] for tool in listed["result"]["tools"]}
 
 
 # What is read, and what is left to the SDK
@@ -446,6 +374,9 @@ class Nothing(HttpSessions):
     ) -> types.SubscriptionsListenResult:
         return await ListenHandler(InMemorySubscriptionBus())(context, params)
 
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        return types.CallToolResult(content=[])
+
 
 READ: list[dict[str, Any]] = [
     *(initialize(version) for version in HANDSHAKE_VERSIONS),
@@ -459,6 +390,14 @@ READ: list[dict[str, Any]] = [
     modern("resources/list", -1),
     modern("tools/list", "\u00fc"),
     modern("subscriptions/listen", 1, notifications={"toolsListChanged": True}),
+    message("ping", 1, {"_meta": {"more": None}}),
+    message(
+        "tools/call",
+        1,
+        {"name": "a", "arguments": {"a": [None, 1.5, {"b": "\u00fc"}]}, "_meta": {"callId": 1}},
+    ),
+    message("tools/call", "1", {"name": "", "_meta": {"progressToken": 0}}),
+    modern("tools/call", 1, name="a", arguments={}),
 ]
 ODD: list[Any] = [
     None, True, 0, -1, 1.5, 2**70, "", "x", "\ud800", [], [1], {}, {"x": 1}, {"x": {}}, {"listChanged": 1}, float("nan"),
@@ -492,14 +431,11 @@ async def test_what_is_read_is_no_mistake_to_the_sdk(said: dict[str, Any]) -> No
         alone = said["method"] == "initialize" or MODERN_VERSION in json.dumps(mutant)
         first = [] if alone else [initialize() | {"id": "first"}]
         script = Script(*encoded(*first, mutant))
-        messages = Messages(script)
-        serving = server(Nothing("/"))
         async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
-            options = serving.create_initialization_options()
-            running = group.create_task(serving.run(messages.read, messages.write, options))
+            group.create_task(run_sdk(server(Nothing("/")), script))
             await script.until(len(first) + 1)
             assert not any("error" in each for each in script.said), mutant
-            running.cancel()
+            script.end()
 
 
 async def test_a_line_that_is_too_long_is_answered_and_the_next_one_too(served: RunningDaemon) -> None:
@@ -512,8 +448,8 @@ async def test_a_line_that_is_too_long_is_answered_and_the_next_one_too(served: 
             return await super().read()
 
     script = Long(*encoded(initialize()))
-    async with opened(served, script, 2) as (opening, _):
-        assert len(opening.lines) == 1
+    async with serving(served, script):
+        await script.until(2)
     assert [each.get("id") for each in script.said] == [None, 0]
     assert script.said[0]["error"]["code"] == types.PARSE_ERROR
 
