@@ -216,7 +216,7 @@ class _Keeper:
         """Kill and reap until the keeper has no child left."""
         # The usage is read before the kill: the kernel does not account processes that end with their namespace, nor
         # children that their parent has not waited for.
-        in_namespace = 0
+        in_namespace = listed = 0
         guards = 1 if self._has_guard and self._first_alive else 0
         if self._first_alive:
             # A stopped process does not fork while the others are read, and leaves the processors to who reads.
@@ -227,6 +227,7 @@ class _Keeper:
                     os.kill(-1, signal.SIGSTOP)
             below = descendants(self._first)
             in_namespace = len(below) if self._apart else 0
+            listed = 0 if self._apart else 1 + len(below)
             self._sampled = measure_usage([self._first, *below])
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -234,7 +235,9 @@ class _Keeper:
                 self._wait(0)
                 self._killed += 1
         proof = "namespace" if self._apart else "landlock" if self._scoped else "children"
-        self._send(f"empty {self._killed + max(0, in_namespace - 1) - guards} {proof}")
+        # A parent that ignores SIGCHLD leaves a child that is killed before it to nobody.
+        killed = max(self._killed + max(0, in_namespace - 1), listed)
+        self._send(f"empty {killed - guards} {proof}")
 
     def _kill(self) -> None:
         """Send SIGKILL to every process of the cell. Its init takes all of its namespace along, and is reaped after them."""
