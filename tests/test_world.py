@@ -105,6 +105,10 @@ async def resource():
     yield
     await asyncio.sleep(0)
 
+@pytest.mark.timeout(60)
+def test_begins():
+    pass  # with what is started once
+
 async def test_waits(resource):
     await asyncio.Event().wait()
 
