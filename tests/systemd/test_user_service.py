@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +171,11 @@ def installed() -> Iterator[None]:
 
 
 def processes(group: str) -> set[int]:
-    """All processes in a control group and below it."""
-    root = Path("/sys/fs/cgroup") / group.lstrip("/")
+    """All processes in a control group and below it; systemd may remove it meanwhile."""
     found: set[int] = set()
-    for file in [root / "cgroup.procs", *root.rglob("cgroup.procs")]:
-        try:
-            found.update(int(line) for line in file.read_text().split())
-        except OSError:
-            continue
+    for directory, _, _ in os.walk(Path("/sys/fs/cgroup") / group.lstrip("/")):
+        with suppress(OSError):
+            found.update(map(int, Path(directory, "cgroup.procs").read_text().split()))
     return found
 
 
