@@ -7,8 +7,7 @@ new calls, has the running ones stopped, and is gone when the last of them has e
 
 `Session.admit` is the only way in for a call.
 
-Longer than 400 lines because everything here changes the calls of one session, and the order of these changes is what
-lets each call end once.
+Everything here changes the calls of one session, and the order of these changes is what lets each call end once.
 """
 
 from __future__ import annotations
