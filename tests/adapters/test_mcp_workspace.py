@@ -18,7 +18,7 @@ from tests.adapters.test_mcp_bridge import SECONDS_MAX, command, environment, na
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.mcp import HostContext
-from toolcell.adapters.mcp.host_context import INSTRUCTIONS
+from toolcell.adapters.mcp.host.context import INSTRUCTIONS
 
 pytestmark = pytest.mark.anyio
 

@@ -39,6 +39,7 @@ from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.network.refusals import Refused
 from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.profiles import HostPaths
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
@@ -117,13 +118,17 @@ class Installations:
         self._on_change = on_change
         self._turn = asyncio.Lock()  # one at a time, as each loads a network and a disk
 
+    @property
+    def _host_paths(self) -> HostPaths:
+        return self._services.ruleset.host_paths
+
     def choose(self, manifest: Manifest) -> tuple[Lock, Manager]:
         """Return the lock file to install from, and the program that does: the first whose program is there.
 
         Raises:
             PackagesError: There is no program for any of the lock files.
         """
-        paths = self._services.ruleset.host_paths
+        paths = self._host_paths
         path = paths.environment.get("PATH", os.defpath)
         failures: list[str] = []
         avoid = project_directories(manifest.directory, paths.home)  # it gets the credentials of the registry
@@ -136,7 +141,7 @@ class Installations:
 
     def is_installed(self, manifest: Manifest, lock: Lock) -> bool:
         """Whether the packages of a lock file are there."""
-        return os.path.isdir(os.path.join(self._services.ruleset.host_paths.packages, manifest.key(lock)))
+        return os.path.isdir(os.path.join(self._host_paths.packages, manifest.key(lock)))
 
     async def install(self, manifest: Manifest, lock: Lock, manager: Manager) -> None:
         """Install the packages of a lock file, unless they are installed. When cancelled, the cell is ended and nothing is left.
@@ -144,7 +149,7 @@ class Installations:
         Raises:
             PackagesError: It cannot be installed.
         """
-        if lacking := self._services.ruleset.host_paths.host.missing("strict"):
+        if lacking := self._host_paths.host.missing("strict"):
             raise PackagesError(
                 f"packages are installed in a cell that reaches their registry alone, and this host cannot give it: {lacking}\n"
                 "  To see what is missing: toolcell doctor\n"
@@ -154,15 +159,13 @@ class Installations:
         async with self._turn:
             if self.is_installed(manifest, lock):
                 return
-            work = os.path.join(self._services.ruleset.host_paths.packages, "work")
+            work = os.path.join(self._host_paths.packages, "work")
             try:
                 await asyncio.to_thread(_lay_out, work, manifest, lock)
-                environment = self._services.ruleset.host_paths.environment
+                environment = self._host_paths.environment
                 registries = registries_for(environment, lock.content, manifest.settings)
                 await self._run(work, manager, registries)
-                await asyncio.to_thread(
-                    _publish, work, self._services.ruleset.host_paths.packages, manifest.key(lock)
-                )
+                await asyncio.to_thread(_publish, work, self._host_paths.packages, manifest.key(lock))
             except OSError as error:
                 raise PackagesError(f"the packages cannot be kept: {error}") from error
             finally:
@@ -191,7 +194,7 @@ class Installations:
             raise PackagesError(f"{manager.name} cannot install from {registries.default}:\n{text}{refused}")
 
     def _spec(self, work: str, manager: Manager, registries: Registries) -> CellSpec:
-        paths = self._services.ruleset.host_paths
+        paths = self._host_paths
         certificates = {name: paths.environment[name] for name in CERTIFICATES if paths.environment.get(name)}
         project, cache = (os.path.join(work, name) for name in PLACES)
         environment = {

@@ -3,7 +3,7 @@
 A thread takes an idle process, or starts one, and asks it one thing; so threads that ask at the same time do not wait for
 each other. One process is kept for the next question, and answers are kept by the content that was asked about: what is
 read for a session was mostly read before, also what the event loop asks for. One that takes long loses priority, so that
-many of them do not slow down what everybody waits for.
+many of them do not slow down the quick ones.
 """
 
 from __future__ import annotations

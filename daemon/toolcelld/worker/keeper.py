@@ -235,7 +235,7 @@ class _Keeper:
                 self._wait(0)
                 self._killed += 1
         proof = "namespace" if self._apart else "landlock" if self._scoped else "children"
-        # A parent that ignores SIGCHLD leaves a child that is killed before it to nobody.
+        # The kernel reaps a child that is killed before its parent, where the parent ignores SIGCHLD.
         killed = max(self._killed + max(0, in_namespace - 1), listed)
         self._send(f"empty {killed - guards} {proof}")
 

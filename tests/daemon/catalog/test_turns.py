@@ -65,7 +65,7 @@ async def test_a_directory_with_nothing_in_work_passes_those_whose_files_hang(wo
         ]
         await until(lambda: len(works.begun) == 2 * (1 + SLOW_MAX))
         await asyncio.sleep(5 * SHORT)
-        assert not works.stopped, "nobody else waits"
+        assert not works.stopped, "no other directory waits"
         async with asyncio.timeout(LONG):
             assert [await turns.run("other", works.quick(f"quick {n}")) for n in range(10)][-1] == "quick 9"
         assert works.stopped

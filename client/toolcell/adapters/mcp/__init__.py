@@ -1,7 +1,7 @@
 """For every host that speaks MCP: the tools of a directory, over stdin and stdout or over HTTP.
 
-`host_session` is one host with one session of the daemon; `tool_call` one call of the host; `convert` turns our values
-into MCP's and back; `host_context` says who calls and from where; `host_limits` how much of a result a host shows.
+`host` is one host with one session of the daemon; `tool_call` one call of the host; `convert` turns our values into MCP's
+and back.
 `stdio` serves one host on stdin and stdout, and answers what is said often without the SDK; `kernel` has the SDK answer the
 rest. `http_sessions` serves many hosts over HTTP, on the listener of `toolcell.adapters.http`, with a `bridge` for each.
 `stdio` answers before the SDK is imported; so the modules that need the SDK are imported when they are used.
@@ -33,8 +33,8 @@ if not all(map(find_spec, SDK)):
 
 if TYPE_CHECKING:
     from .bridge import Bridge
-    from .host_context import HostContext
-    from .host_link import HostLink
+    from .host.context import HostContext
+    from .host.link import HostLink
     from .http_sessions import PATH, HttpSessions
     from .kernel import Kernel
     from .stdio.pipes import NoPipe, Pipes
@@ -43,8 +43,8 @@ else:
     MODULES = {
         "PATH": "http_sessions",
         "Bridge": "bridge",
-        "HostContext": "host_context",
-        "HostLink": "host_link",
+        "HostContext": "host.context",
+        "HostLink": "host.link",
         "HttpSessions": "http_sessions",
         "Kernel": "kernel",
         "NoPipe": "stdio.pipes",

@@ -16,9 +16,9 @@ from mcp.shared.message import SessionMessage
 
 from toolcell._version import VERSION
 
-from .host_context import INSTRUCTIONS, Context, HostContext
-from .host_link import HostLink, Start
-from .host_session import HostSession
+from .host.context import INSTRUCTIONS, Context, HostContext
+from .host.link import HostLink, Start
+from .host.session import HostSession
 from .resources import templates
 
 __all__ = ["Bridge", "Handlers", "host_server", "server"]

@@ -1,6 +1,6 @@
 """Our values as MCP has them, and a host's answer as ours.
 
-A tool with an output schema has structured content beside its text, except for the agents in `host_limits`: one of them
+A tool with an output schema has structured content beside its text, except for the agents in `host.limits`: one of them
 shows it instead of the text, one after the text and one not at all, so a model would read something else in each.
 A client refuses a result of such a tool without structured content, or with a value that does not fit, unless it is an
 error. So a result that cannot be sent as data is one for the client, with its text after a line that says why.

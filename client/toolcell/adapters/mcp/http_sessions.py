@@ -41,9 +41,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from toolcell.adapters.http.auth import BODY_BYTES_MAX
 from toolcell.adapters.mcp.bridge import Bridge, server
-from toolcell.adapters.mcp.host_context import Context, HostContext, can_elicit, client_name
-from toolcell.adapters.mcp.host_link import HostLink, Start
-from toolcell.adapters.mcp.host_session import HostSession
+from toolcell.adapters.mcp.host.context import Context, HostContext, can_elicit, client_name
+from toolcell.adapters.mcp.host.link import HostLink, Start
+from toolcell.adapters.mcp.host.session import HostSession
 
 __all__ = ["PATH", "HttpSessions"]
 

@@ -37,9 +37,9 @@ from pydantic import ValidationError
 from toolcell.client import ToolInfo
 
 from .bridge import host_server
-from .host_context import Context, HostContext
-from .host_link import HostLink
-from .host_session import HostSession
+from .host.context import Context, HostContext
+from .host.link import HostLink
+from .host.session import HostSession
 from .stdio import wire
 from .stdio.conversation import Conversation, Era, Exchange, PeerError, Settled
 from .stdio.requests import Request
@@ -143,9 +143,7 @@ class Kernel:
             await self._initialize(exchange, params)  # in its place, as what follows may rely on it
             return
         enveloped = _meta_has(params, types.PROTOCOL_VERSION_META_KEY)
-        if (
-            method != "server/discover" and method != "initialize"
-        ):  # who asks what there is has not chosen yet
+        if method not in ("server/discover", "initialize"):  # a discovery chooses no protocol
             self._conversation.settle(Settled.ENVELOPED if enveloped else Settled.BARE)
         era = self._conversation.era
         modern = era is Era.MODERN or (era is Era.OPEN and enveloped)
@@ -158,7 +156,7 @@ class Kernel:
         self._conversation.begin(exchange, work)
 
     def _instruct(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Have the server say what is for the host that speaks first; who only asks what there is may not be it."""
+        """Give the server the instructions for the host of the first message; a discovery may be of another host."""
         if not self._instructed:
             self._instructed = not (method == "server/discover" and self._conversation.era is Era.OPEN)
             self._say_to(_capabilities(method, params))
@@ -214,7 +212,7 @@ class Kernel:
         dispatched = _Dispatched(Exchange(self._conversation, None), asks=not modern)
         await runner.on_notify(dispatched, method, params)
 
-    # Who the host is
+    # The host's connection, as the SDK has it
 
     def _context(self, exchange: Exchange, request: Request) -> Context:
         modern = request.host is not None

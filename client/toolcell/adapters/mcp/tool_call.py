@@ -50,7 +50,7 @@ from .convert import (
     result_of,
     value_of,
 )
-from .host_context import Context, client_name, lacks
+from .host.context import Context, client_name, lacks
 from .log_records import LogRecords
 
 __all__ = ["HEARTBEAT_SECONDS", "ToolCall"]

@@ -1,4 +1,4 @@
-"""Who describes a file next: the directory that has least of it, and nobody waits for files that take long.
+"""The order in which files are described: the directory with the least in work is next, and slow files hold up no others.
 
 There are few slots. A file that takes long gives its slot back and goes on in a slow place, of which there are more. Where
 those are taken too, it keeps its slot until a directory comes that has nothing in work: then it is stopped, and begins
@@ -24,7 +24,7 @@ SLOW_MAX: Final = 3
 
 
 class _Places:
-    """A number of places, and who waits for one, by directory."""
+    """A number of places, and the queues for them, by directory."""
 
     def __init__(self, count: int, load: Counter[str]) -> None:
         self.free = count

@@ -1,6 +1,6 @@
 """The JSON-RPC of one connection: the host's requests that are open, ours that are, and which protocol is spoken.
 
-`StdioServer` reads the lines and decides who answers. Each request of the host is a task of the conversation, which writes
+`StdioServer` reads the lines and decides what is answered where. Each request of the host is a task of the conversation, which writes
 its answer, or none where the host has cancelled it. A request of ours is a future that the host's answer resolves.
 When the conversation ends, the open requests are cancelled and answered as closed, and ours fail.
 
@@ -38,7 +38,7 @@ class Era(enum.Enum):
 
 
 class Settled(enum.Enum):
-    """What a request says about the protocol; `server/discover` says nothing, as who asks has not chosen."""
+    """What a request says about the protocol; `server/discover` says nothing, as a host that sends it has not chosen."""
 
     SHAKEN = "initialize was answered"
     ENVELOPED = "the request has the envelope of 2026-07-28"

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeAlias, cast
 
-from toolcell.adapters.mcp.host_context import agent_of
+from toolcell.adapters.mcp.host.context import agent_of
 
 from .wire import (
     CANCELLED,
@@ -74,7 +74,7 @@ class Request:
     version: str = ""
     """Which version it speaks; "" after the handshake."""
     host: Host | None = None
-    """Who says so; None after the handshake."""
+    """The host, as this request describes it; None after the handshake."""
 
     @property
     def token(self) -> RequestId | None:

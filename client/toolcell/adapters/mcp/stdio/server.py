@@ -1,4 +1,4 @@
-"""One host on stdin and stdout: its messages in their order, and who answers which.
+"""One host on stdin and stdout: its messages in their order, and which are answered here.
 
 Hot messages are answered here, as `HOT` says: the handshake, the lists and the calls of tools, `ping`, cancellation.
 Everything else is read and answered by the SDK (`toolcell.adapters.mcp.kernel`), on the same conversation: it knows what
@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from toolcell.adapters import read_output
-from toolcell.adapters.mcp.host_context import HostContext, elicits, root_directory
-from toolcell.adapters.mcp.host_limits import DESCRIBED_SECONDS_MAX
-from toolcell.adapters.mcp.host_link import Caller, HostLink
+from toolcell.adapters.mcp.host.context import HostContext, elicits, root_directory
+from toolcell.adapters.mcp.host.limits import DESCRIBED_SECONDS_MAX
+from toolcell.adapters.mcp.host.link import Caller, HostLink
 from toolcell.client import ToolInfo, Unavailable
 
 from . import wire
@@ -94,7 +94,7 @@ class StdioServer:
         self._pipes = pipes
         self._conversation = Conversation(pipes)
         # All mutable state: the kernel once it is there, whether it is wanted and whether it is to end, the lines that are
-        # kept for it; who has shaken hands; the task of the first list, and what it had.
+        # kept for it; the host that has shaken hands; the task of the first list, and what it had.
         self._kernel: asyncio.Future[Kernel] = asyncio.get_running_loop().create_future()
         self._wanted = asyncio.Event()
         self._over = asyncio.Event()
@@ -217,7 +217,7 @@ class StdioServer:
     async def _answer(self, request: Request, line: bytes) -> None:
         host, conversation = request.host, self._conversation
         if host is not None and request.method not in ("initialize", "server/discover"):
-            conversation.settle(Settled.ENVELOPED)  # who asks what there is has not chosen yet
+            conversation.settle(Settled.ENVELOPED)  # a discovery chooses no protocol
         match request.method:
             case "initialize" if host is not None:
                 self._shaken = host

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from toolcell._version import VERSION
-from toolcell.adapters.mcp.host_limits import meta_of, reads_structured
+from toolcell.adapters.mcp.host.limits import meta_of, reads_structured
 from toolcell.client import ToolInfo
 
 __all__ = [

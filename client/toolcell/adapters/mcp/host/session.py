@@ -13,7 +13,6 @@ has listed the tools of the directory that it started us in; if its root is anot
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +32,12 @@ from mcp.server.subscriptions import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolcell.adapters import read_output
+from toolcell.adapters.mcp import resources
+from toolcell.adapters.mcp.convert import failure, result_of
+from toolcell.adapters.mcp.log_records import DEFAULT_LEVEL, is_wanted, level_of
+from toolcell.adapters.mcp.stdio import wire
+from toolcell.adapters.mcp.stdio.server import ROOTS_SECONDS
+from toolcell.adapters.mcp.tool_call import ToolCall
 from toolcell.adapters.pinned import PinnedDefinitions
 from toolcell.client import (
     Answer,
@@ -48,9 +53,7 @@ from toolcell.client import (
     Unavailable,
 )
 
-from . import resources
-from .convert import failure, result_of
-from .host_context import (
+from .context import (
     Context,
     HostContext,
     can_elicit,
@@ -62,12 +65,9 @@ from .host_context import (
     same_place,
     session_id,
 )
-from .host_limits import DESCRIBED_SECONDS_MAX, limits_of, pins_definitions, reads_structured
-from .host_link import Callbacks, Caller, HostLink
-from .log_records import DEFAULT_LEVEL, is_wanted, level_of
-from .stdio import wire
-from .stdio.server import ROOTS_SECONDS
-from .tool_call import ToolCall
+from .limits import DESCRIBED_SECONDS_MAX, limits_of, pins_definitions, reads_structured
+from .link import Callbacks, Caller, HostLink
+from .request_state import RequestStates
 
 __all__ = ["HostSession"]
 
@@ -109,7 +109,7 @@ class HostSession:
         self._lost_told = False
         self._roots_asked = False
         self._roots_known = asyncio.Event()
-        self._secret = os.urandom(32)
+        self._states = RequestStates()
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -178,7 +178,7 @@ class HostSession:
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         """A call, or a host that comes back with what it was asked for."""
-        about = self._unsealed(params.request_state) if params.request_state is not None else None
+        about = self._states.about(params.request_state) if params.request_state is not None else None
         if about == ROOTS:
             await self._learn_roots(params.input_responses)
         elif about is not None:
@@ -190,7 +190,9 @@ class HostSession:
             if not self._roots_asked:
                 self._roots_asked = True
                 asked: types.InputRequests = {ROOTS: types.ListRootsRequest()}
-                return types.InputRequiredResult(input_requests=asked, request_state=self._sealed(ROOTS, 1))
+                return types.InputRequiredResult(
+                    input_requests=asked, request_state=self._states.sealed(ROOTS, 1)
+                )
             with suppress(TimeoutError):  # then it has none after all
                 await asyncio.wait_for(self._roots_known.wait(), ROOTS_SECONDS)
             self._roots_known.set()
@@ -266,7 +268,7 @@ class HostSession:
             running,
             tool,
             self._log_level,
-            lambda time: self._sealed(call_id, time),
+            lambda time: self._states.sealed(call_id, time),
             # Asked at the end, because a call may wait for an edit that came just before it.
             lambda: self._pinned.note(session.catalog.tools.get(params.name)),
         )
@@ -385,21 +387,6 @@ class HostSession:
         root = root_directory(str(root.uri) for root in said.roots)
         if root is not None and not same_place(root, self._surroundings.here):
             await self._move(root)
-
-    def _sealed(self, about: str, time: int) -> str:
-        """Return a state that cannot be forged, a new one for each question to a host."""
-        text = f"{about}.{time}"
-        return f"{text}.{self._mac(text)}"
-
-    def _unsealed(self, state: str) -> str:
-        """What a state is about. Raises MCPError for one that was not made here."""
-        text, _, mac = state.rpartition(".")
-        if not hmac.compare_digest(mac.encode(), self._mac(text).encode()):
-            raise MCPError(types.INVALID_PARAMS, "The requestState is not of this server, or was changed.")
-        return text.rpartition(".")[0]
-
-    def _mac(self, text: str) -> str:
-        return hmac.digest(self._secret, text.encode(errors="surrogatepass"), "sha256").hex()
 
     async def _tell_of_change(self) -> None:
         """Notify the host: by notification up to 2025-11-25, subscribers from 2026-07-28 on."""

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from toolcell.adapters.mcp.host_limits import limits_of
+from toolcell.adapters.mcp.host.limits import limits_of
 from toolcell.client import (
     Answer,
     Ask,
