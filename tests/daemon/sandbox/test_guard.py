@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import random
+import signal
+import time
+from pathlib import Path
 
 import pytest
+from tests.daemon.sandbox.inside import in_child
 from tests.daemon.sandbox.test_system_call_programs import ASKED, MACHINES, judge
 
 from toolcelld import linux
 from toolcelld.sandbox.guard.names import Names, Protected, protected_name
-from toolcelld.sandbox.guard.process import CALLS
-from toolcelld.sandbox.guard.questions import ALWAYS, OPENS, program
+from toolcelld.sandbox.guard.operations import Operations
+from toolcelld.sandbox.guard.process import CALLS, stand_guard
+from toolcelld.sandbox.guard.questions import ALWAYS, OPENS, Signals, program
 from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
@@ -130,3 +136,53 @@ def test_what_a_guard_calls_itself_has_a_number_and_starts_nothing() -> None:
         "ptrace",
         "unlink",
     } & set(CALLS)
+
+
+def test_a_signal_that_comes_before_a_wait_ends_it() -> None:
+    def waits() -> tuple[int, list[int]]:
+        handled: list[int] = []
+        signal.signal(signal.SIGUSR1, lambda number, _: handled.append(number))
+        signals = Signals()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return signals.wait(), handled
+
+    assert in_child(waits) == (0, [signal.SIGUSR1])
+
+
+@pytest.mark.slow
+def test_a_guard_ends_as_its_worker_did_whenever_that_was(tmp_path: Path) -> None:
+    """The kernel tells a guard that nobody asks any more just before the signal; it waited for a signal that had come."""
+    place = str(tmp_path)
+
+    def worker(seed: int) -> None:
+        protected = Protected(place, Names.of(NAMES))
+        asking = stand_guard(
+            lambda listener: Operations(listener, [place], protected), abort_signal=signal.SIGUSR1
+        )
+        linux.no_new_privileges()
+        asking.begin(executes=True)
+        os.close(os.open(f"{place}/made", os.O_CREAT | os.O_WRONLY))
+        for _ in range(random.Random(seed).randrange(4000)):
+            pass
+        os._exit(70)
+
+    def guards() -> list[str]:
+        return [each for seed in range(400) if (each := ended(seed)) != "70"]
+
+    def ended(seed: int) -> str:
+        guard = os.fork()
+        if not guard:
+            try:
+                worker(seed)
+            finally:
+                os._exit(1)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if (found := os.waitpid(guard, os.WNOHANG))[0]:
+                return str(os.waitstatus_to_exitcode(found[1]))
+            time.sleep(0.001)
+        os.kill(guard, signal.SIGKILL)
+        os.waitpid(guard, 0)
+        return f"{seed} went on"
+
+    assert in_child(guards) == []

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from toolcelld import linux
 from toolcelld.sandbox.guard.operations import Operations
-from toolcelld.sandbox.guard.questions import Gone, Listener, program
+from toolcelld.sandbox.guard.questions import Listener, Signals, program
 from toolcelld.sandbox.system_calls import seccomp
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
@@ -29,7 +29,7 @@ RETRY_SHARE: Final = 20
 CALLS: Final = (
     "brk", "clock_gettime", "close", "exit", "exit_group", "fcntl", "fstat", "ftruncate", "futex", "getdents64",
     "getpid", "getrandom", "gettid", "ioctl", "kill", "link", "linkat", "lseek", "madvise", "mkdir", "mkdirat",
-    "mknod", "mknodat", "mmap", "mprotect", "mremap", "munmap", "newfstatat", "open", "openat", "openat2", "pause",
+    "mknod", "mknodat", "mmap", "mprotect", "mremap", "munmap", "newfstatat", "open", "openat", "openat2",
     "pidfd_getfd", "pidfd_open", "poll", "ppoll", "process_vm_readv", "read", "readlink", "readlinkat", "renameat2",
     "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sendto", "symlink", "symlinkat", "umask",
     "wait4", "write",
@@ -98,13 +98,14 @@ class _Guard:
     def run(self, channel: socket.socket, make: Callable[[Listener], Operations]) -> NoReturn:
         """Take the listener, enter the guard's own filter, and answer until the worker exits."""
         _keep_only(channel.detach())
+        signals = Signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._handled)
         with socket.socket(fileno=CHANNEL) as ours:
             said, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
             if said != READY or not descriptors:
                 while True:
-                    signal.pause()  # the worker has failed, and reports it
-            listener = Listener(descriptors[0])
+                    signals.wait()  # the worker has failed, and reports it
+            listener = Listener(descriptors[0], signals)
             operations = make(listener)
             machine = os.uname().machine
             calls = [call for call in CALLS if call in NUMBERS[machine]]
@@ -115,11 +116,7 @@ class _Guard:
     def _serve(self, listener: Listener, operations: Operations) -> NoReturn:
         pause, again = RETRY_MILLISECONDS, 0.0
         while True:
-            try:
-                asked = listener.wait(pause if operations.is_waited_for else None)
-            except Gone:
-                signal.pause()  # the worker has ended, and its signal comes
-                continue
+            asked = listener.wait(pause if operations.is_waited_for else None)
             # An answer that a signal interrupts is half given: the caller of an open would read a number that is none.
             signal.pthread_sigmask(signal.SIG_BLOCK, self._handled)
             if asked is not None:

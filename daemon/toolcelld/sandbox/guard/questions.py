@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import select
+import signal
 import struct
 import sys
 from typing import Final, NamedTuple
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp
 
-__all__ = ["ASKED", "Gone", "Listener", "Question", "program"]
+__all__ = ["ASKED", "Listener", "Question", "Signals", "program"]
 
 WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 """What makes a question of an open; `O_TMPFILE` needs one of the first two."""
@@ -31,10 +32,8 @@ ADD: Final = struct.Struct("=QIIII")  # id, flags, descriptor, new number, O_CLO
 DATA: Final = struct.Struct("=QII iIQ 6Q")  # id, process, flags; number, architecture, instruction, arguments
 PATH_BYTES_MAX: Final = 4096
 PAGE_BYTES: Final = 4096  # the smallest there is
-
-
-class Gone(Exception):
-    """No process is left that the filter holds."""
+SIGNALS_MAX: Final = 512
+"""Signals that are taken from the pipe at once; more are taken by the next wait."""
 
 
 def program(machine: str, *, executes: bool) -> bytes:
@@ -64,10 +63,48 @@ class _Span(ctypes.Structure):
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class Listener:
-    """The descriptor that is asked."""
+class Signals:
+    """Waits for signals, and for one descriptor beside them.
 
-    def __init__(self, descriptor: int) -> None:
+    Python runs a handler between two instructions. A signal that comes after the last of these and before the system call
+    that waits would be handled when that call returns, and after the exit of the worker nothing else comes. So a signal
+    writes to a pipe too, which is waited for.
+    """
+
+    def __init__(self) -> None:
+        self._woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        self._poll = select.poll()
+        self._poll.register(self._woken, select.POLLIN)
+
+    def add(self, descriptor: int) -> None:
+        """Wait for this descriptor as well."""
+        self._poll.register(descriptor, select.POLLIN)
+
+    def remove(self, descriptor: int) -> None:
+        """Wait for it no more."""
+        self._poll.unregister(descriptor)
+
+    def wait(self, milliseconds: int | None = None) -> int:
+        """Return the events of the descriptor; 0 after that time, None for any, and for a signal, which has been handled."""
+        found = 0
+        for descriptor, events in self._poll.poll(milliseconds):
+            if descriptor == self._woken:
+                os.read(self._woken, SIGNALS_MAX)
+            else:
+                found = events
+        return found
+
+
+class Listener:
+    """The descriptor that is asked.
+
+    Args:
+        descriptor: What the kernel returned for the filter.
+        signals: What ends a wait as well.
+    """
+
+    def __init__(self, descriptor: int, signals: Signals) -> None:
         self._descriptor = descriptor
         # Both processes on one processor, as only one of them runs. Before Linux 6.6 there is no such flag.
         with contextlib.suppress(OSError):
@@ -77,28 +114,26 @@ class Listener:
         self._text = ctypes.create_string_buffer(PATH_BYTES_MAX)
         self._here = _Span(ctypes.addressof(self._text), PATH_BYTES_MAX)
         self._there = _Span(0, 0)
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLIN)
+        self._signals = signals
+        signals.add(descriptor)
 
     def wait(self, milliseconds: int | None = None) -> Question | None:
         """Return the next question; None after that time, or where a signal or its caller's end came in between.
 
+        When no process is left that the filter holds, only signals are waited for.
+
         Args:
             milliseconds: None, the default, for any time.
-
-        Raises:
-            Gone: No process is left that the filter holds.
         """
-        if milliseconds is not None and not self._poll.poll(milliseconds):
+        events = self._signals.wait(milliseconds)
+        if not events & select.POLLIN:
+            if events:
+                self._signals.remove(self._descriptor)
             return None
         self._data[:] = self._nothing
         try:
             fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_RECV, self._data)
-        except InterruptedError:
-            return None
-        except FileNotFoundError:
-            if any(events & select.POLLHUP for _, events in self._poll.poll(0)):
-                raise Gone from None
+        except (InterruptedError, FileNotFoundError):
             return None
         identity, thread, _, number, _, _, *arguments = DATA.unpack(self._data)
         return Question(identity, thread, number, tuple(arguments))
