@@ -2,9 +2,11 @@
 
 A tool can write its result early, or leave a timer or a signal handler behind; what it does then is under no timeout and
 in no outcome. So an idle worker is looked at twice, after 50 and after 100 ms. At the second look it is stopped (SIGSTOP),
-and ended if its main thread has used the processor since the first one, or if it has started a process or is over a limit
-of its cell. The next call continues it. A timer can send SIGCONT to its own process, so stopped workers are looked at
-every second.
+and ended if it has started a process or is over a limit of its cell. The next call continues it. A timer can send SIGCONT
+to its own process, so stopped workers are looked at every second.
+
+One whose main thread has used the processor between the looks is looked at once more, and ended if it goes on: time for
+which a hypervisor had taken the processor away counts as used.
 
 Only the main thread counts before the stop: threads of numerical libraries spin for up to 200 ms after their last task.
 
@@ -46,6 +48,8 @@ class _Look:
     used_ns: int
     """Processor time: of the main thread at the first look, and of the process when it was stopped."""
     stopped: bool = False
+    worked: bool = False
+    """Whether it has used the processor between two looks."""
 
 
 class IdleWatch:
@@ -125,6 +129,10 @@ class IdleWatch:
             if look.stopped:
                 used_ns = processes.used_nanoseconds() - look.used_ns
                 return "it continued itself when it was stopped" if used_ns > STOPPED_NS else ""
+            used_ns = processes.main_thread_nanoseconds() - look.used_ns
+            if used_ns > CLEANUP_NS and not look.worked:
+                look.used_ns, look.worked = look.used_ns + used_ns, True
+                return ""
             processes.stop_worker()
             used_ns = processes.main_thread_nanoseconds() - look.used_ns
             look.used_ns, look.stopped = processes.used_nanoseconds(), True

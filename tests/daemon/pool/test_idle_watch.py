@@ -1,0 +1,76 @@
+"""What an idle worker is stopped and ended for, by the figures of the kernel; real ones are in `tests/hostile`."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from toolcelld.pool import idle_watch
+from toolcelld.pool.idle_watch import CLEANUP_NS, IdleWatch
+from toolcelld.pool.worker import Worker
+
+pytestmark = pytest.mark.anyio
+
+SECONDS_MAX = 20
+
+
+@dataclass
+class Processes:
+    """Those of a worker, whose main thread has used so much at each look."""
+
+    used: list[int]
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    builders: tuple[int, ...] = ()
+    workers: tuple[int, ...] = (1,)
+
+    def main_thread_nanoseconds(self) -> int:
+        return self.used.pop(0) if len(self.used) > 1 else self.used[0]
+
+    def used_nanoseconds(self) -> int:
+        return self.used[0]
+
+    def stop_worker(self) -> None:
+        self.stopped.set()
+
+
+class Idle:
+    """An idle worker."""
+
+    def __init__(self, used: list[int]) -> None:
+        self.pid = 1
+        self.is_forking = False
+        self.cell: Any = type("Cell", (), {"processes": Processes(used)})()
+
+
+@pytest.mark.parametrize(
+    ("used", "ended"),
+    [
+        ([0, 0, 0], False),
+        ([0, CLEANUP_NS, CLEANUP_NS], False),
+        ([0, 5 * CLEANUP_NS, 5 * CLEANUP_NS], False),  # once, as if a hypervisor had taken the processor
+        ([0, 5 * CLEANUP_NS, 10 * CLEANUP_NS, 10 * CLEANUP_NS], True),
+        ([0, 2 * CLEANUP_NS, 2 * CLEANUP_NS, 4 * CLEANUP_NS], True),  # until it was stopped
+    ],
+)
+async def test_a_worker_that_goes_on_is_ended_and_one_that_was_slow_to_end_is_stopped(
+    used: list[int], ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(*_: object) -> str:
+        return ""
+
+    def alone(*_: object) -> Any:
+        return type("Usage", (), {"members": ()})
+
+    monkeypatch.setattr(idle_watch, "_over_limit", nothing)
+    monkeypatch.setattr(idle_watch, "measure", alone)
+    worker = Idle(used)
+    active: list[str] = []
+    watch = IdleWatch(cast("dict[Worker, float]", {worker: 0.0}), lambda _, doing: active.append(doing))
+    watch.wake()
+    async with asyncio.timeout(SECONDS_MAX):
+        await worker.cell.processes.stopped.wait()
+    watch.close()
+    assert [doing.startswith("it used ") for doing in active] == ([True] if ended else [])
