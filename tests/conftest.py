@@ -26,6 +26,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -292,6 +293,12 @@ ALARM_SECONDS = 10.0  # until an alarm that changed nothing comes again
 TEARDOWN_SECONDS_MAX = 60.0  # of a test that failed
 
 
+def pytest_runtest_setup() -> None:
+    """Let the daemons that run note how much they have logged."""
+    if (daemons := sys.modules.get("tests.daemons")) is not None:
+        daemons.RunningDaemon.mark_logs()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_timeout_set_timer() -> Generator[None, object, object]:
     """Repeat the alarm of a test."""
@@ -312,6 +319,16 @@ def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
     if isinstance(node, pytest.Item) and hasattr(node, "cancel_timeout"):
         signal.signal(signal.SIGALRM, late)
         signal.setitimer(signal.ITIMER_REAL, TEARDOWN_SECONDS_MAX, ALARM_SECONDS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Show what the daemons have logged since a test began that has failed."""
+    report = yield
+    daemons = sys.modules.get("tests.daemons")
+    if daemons is not None and report.failed and (logged := daemons.RunningDaemon.logged()):
+        report.sections.append((f"Log of the daemons, {call.when}", logged))
+    return report
 
 
 class Running:

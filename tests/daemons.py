@@ -23,12 +23,13 @@ import sys
 import tempfile
 import textwrap
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import grpc
 import pytest
@@ -49,6 +50,8 @@ SETTLE_SECONDS_MAX = 30.0
 """For what ends on its own after the last event: a warm worker that retires, a zygote that is replaced after a pause."""
 DESCRIBED_SECONDS_MAX = 40
 """How long sessions wait for descriptions when they open and reload; of the product's two seconds, other tests may take all."""
+LOGGED_MAX = 4000
+"""Characters of a daemon's log that a failed test shows."""
 THREADS_MAX = 40
 """asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor."""
 
@@ -136,6 +139,9 @@ writable = ["{directory}"]
 class RunningDaemon:
     """A daemon with its own socket, state, configuration and home below one directory, and a project for its tools."""
 
+    logs: ClassVar[weakref.WeakKeyDictionary[RunningDaemon, int]] = weakref.WeakKeyDictionary()
+    """Of every daemon, how long its log was when the test began."""
+
     def __init__(
         self,
         directory: Path,
@@ -177,6 +183,7 @@ class RunningDaemon:
         self._log_bytes_read = 0
         self._write_config()
         (self.project / ".toolcell" / "tools").mkdir(parents=True, exist_ok=True)
+        self.logs[self] = 0
 
     def start(self, *options: str) -> None:
         """Start it, let it do everything once, and look at what it holds then."""
@@ -313,6 +320,22 @@ class RunningDaemon:
         self.at_rest()
         self.check_log()
         assert threads(self.pid) <= THREADS_MAX
+
+    @classmethod
+    def mark_logs(cls) -> None:
+        """Note that a test begins."""
+        for daemon in list(cls.logs):
+            cls.logs[daemon] = daemon.log.stat().st_size if daemon.log.exists() else 0
+
+    @classmethod
+    def logged(cls) -> str:
+        """What the daemons have logged since the test began."""
+        said = {
+            daemon.directory: daemon.log.read_bytes()[begin:].decode(errors="replace")
+            for daemon, begin in list(cls.logs.items())
+            if daemon.log.exists()
+        }
+        return "".join(f"{directory}:\n{text[-LOGGED_MAX:]}" for directory, text in said.items() if text)
 
     def check_log(self) -> None:
         """Fail if a traceback has been logged since the last look."""
