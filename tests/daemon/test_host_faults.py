@@ -22,7 +22,6 @@ import pytest
 
 from toolcelld import server
 from toolcelld.calls import limit_monitor
-from toolcelld.calls.call import Call
 from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.limit_monitor import LimitMonitor
 from toolcelld.catalog import directory as watched_directory
@@ -261,7 +260,7 @@ async def poll_of_the_limits(tasks: asyncio.TaskGroup, _: Path, patch: pytest.Mo
 
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(ignore)
-    monitor = LimitMonitor(lambda: cast("list[Call]", [SimpleNamespace(run=Run())]), tasks)
+    monitor = LimitMonitor(lambda: [cast("Any", Run())], tasks)
     monitor.wake()
     await until(lambda: looks > 2)
     monitor.close()

@@ -91,7 +91,7 @@ class OutputCollector:
 
     def __init__(self, run: Run, sequence: int) -> None:
         self.metadata: dict[str, Any] = {}
-        self._run = run
+        self.run = run
         self._call_id = run.call.id
         self._tool = run.plan.tool.name
         self._limits = run.plan.limits
@@ -113,7 +113,7 @@ class OutputCollector:
             self._spend(1 + len(payload) // UNIT_BYTES)
         if stale:
             return  # about a call that is over; it may be anything
-        if (idle := self._run.idle) is not None:
+        if (idle := self.run.idle) is not None:
             idle.sign()
         try:
             message = from_worker(header)
@@ -144,11 +144,11 @@ class OutputCollector:
             case LogMessage():
                 self._on_log(message, payload)
             case AskMessage():
-                self._run.ask().ask(message, payload)
+                self.run.ask().ask(message, payload)
             case RequestMessage():
-                self._run.ask().request(message, payload)
+                self.run.ask().request(message, payload)
             case WithdrawMessage():
-                self._run.ask().withdraw(message.ask)
+                self.run.ask().withdraw(message.ask)
             case (
                 ChunkMessage()
                 | ResultMessage()
@@ -176,7 +176,7 @@ class OutputCollector:
 
     def on_death(self, cell_exit: CellExit) -> None:
         self.death = cell_exit
-        self._run.over()
+        self.run.over()
 
     def _begin_result(self, message: ResultMessage, payload: bytes) -> None:
         if self._reader is not None:
@@ -223,11 +223,11 @@ class OutputCollector:
             limit=said.limit or "",
             unreached=bool(said.unreached),
         )
-        self._run.over()
+        self.run.over()
 
     def _on_update(self, payload: bytes) -> None:
         body = update_body(
-            payload, self._limits, self._run.plan.settings.output, self._run.plan.settings.notice
+            payload, self._limits, self.run.plan.settings.output, self.run.plan.settings.notice
         )
         if body is not None:
             self.update = body
@@ -291,7 +291,7 @@ class OutputCollector:
     # The tool prints
 
     def on_output(self, source: Source, data: bytes) -> bool:
-        if (idle := self._run.idle) is not None:
+        if (idle := self.run.idle) is not None:
             idle.sign()
         stream = self._streams.get(source)
         if stream is None:
@@ -383,8 +383,8 @@ class OutputCollector:
             self._origin(source),
             lines_max=self._limits.output_lines,
             bytes_max=self._limits.output_bytes,
-            keep=self._run.plan.settings.output,
-            notice=self._run.plan.settings.notice,
+            keep=self.run.plan.settings.output,
+            notice=self.run.plan.settings.notice,
         )
 
     def _do(self, chore: Coroutine[Any, Any, None]) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from toolcelld.calls.call import Call
+from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.run import Run
 from toolcelld.cell.cell import Cell
@@ -35,7 +35,7 @@ from toolcelld.config.resolution.settings import Limits
 from toolcelld.lifecycle import WorkerState
 from toolcelld.pool.worker import Worker
 
-__all__ = ["LimitMonitor", "crossing"]
+__all__ = ["LimitMonitor", "crossing", "runs_in"]
 
 INTERVAL_SECONDS: Final = 0.05
 """Between two polls. A tool that only fills memory exceeds its limit by some tens of MiB in this time."""
@@ -59,11 +59,21 @@ class _Watch:
     walk: asyncio.Task[None] | None = field(default=None)
 
 
-class LimitMonitor:
-    """Polls all busy cells with one timer."""
+def runs_in(workers: Iterable[Worker]) -> list[Run]:
+    """Return the runs of the calls that these workers have."""
+    return [listener.run for worker in workers if isinstance(listener := worker.listener, OutputCollector)]
 
-    def __init__(self, calls: Callable[[], Iterable[Call]], tasks: asyncio.TaskGroup) -> None:
-        self._calls = calls
+
+class LimitMonitor:
+    """Polls all busy cells with one timer.
+
+    Args:
+        runs: Returns the calls that workers have; however many wait, a poll costs what those that run cost.
+        tasks: Measures disks.
+    """
+
+    def __init__(self, runs: Callable[[], Iterable[Run]], tasks: asyncio.TaskGroup) -> None:
+        self._runs = runs
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         # The mutable state: whether a look is to come, and what is known from those before.
@@ -94,21 +104,20 @@ class LimitMonitor:
 
     def _look(self) -> None:
         began = time.thread_time()
-        calls = [*self._calls()]
+        runs = [*self._runs()]
         try:
-            self._look_at_all(calls)
+            self._look_at_all(runs)
         finally:  # a look that fails must not be the last one
             worked = time.thread_time() - began
-            # Also for those that wait: one of them may have been given its worker and not know it yet.
             self._timer = (
                 self._loop.call_later(max(INTERVAL_SECONDS, SHARE * worked), self._look)
-                if calls or self._loading
+                if runs or self._loading
                 else None
             )
 
-    def _look_at_all(self, calls: Iterable[Call]) -> None:
+    def _look_at_all(self, runs: Iterable[Run]) -> None:
         now = time.time()
-        running = [call.run for call in calls if call.run is not None and call.run.has_worker]
+        running = [run for run in runs if run.has_worker]
         self._watched = {run: self._watched[run] for run in running if run in self._watched}
         for run in running:
             if now - run.begun_at >= YOUNG_SECONDS:

@@ -17,9 +17,12 @@ from toolcelld.sandbox.policy import CellLimits, PythonSetup, SandboxPolicy
 __all__ = ["CellSpec"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class CellSpec:
-    """What makes two cells interchangeable: calls with equal specs may share one."""
+    """What makes two cells interchangeable: calls with equal specs may share one.
+
+    To compare two takes as long as a good part of a call; `Pool.one_of` makes one object of equal ones.
+    """
 
     file: ToolFile
     directory: str

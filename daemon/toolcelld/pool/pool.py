@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
+from weakref import WeakKeyDictionary, ref
 
 from toolcelld.catalog.describing.description import Broken, Description, Rejected
 from toolcelld.catalog.discovery.sources import ToolFile
@@ -82,6 +83,7 @@ class Pool:
         self._running: dict[Worker, str] = {}  # those whose tools have a bound on concurrency, and the tool
         self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
         self._workers: dict[str, Worker] = {}
+        self._specs: WeakKeyDictionary[CellSpec, ref[CellSpec]] = WeakKeyDictionary()
         # Until it is known how the start has ended, so longer than they live
         self._starting: set[Worker] = set()
         self._idle = IdleWorkers(idle_seconds, self.retire, self._end_active)
@@ -99,6 +101,14 @@ class Pool:
     def waiting(self) -> int:
         """Calls that wait."""
         return self._waiting.count
+
+    def one_of(self, spec: CellSpec) -> CellSpec:
+        """Return the one object of all specs that equal this one, for sessions that keep it: a lookup then compares nothing."""
+        kept = self._specs.get(spec)
+        if kept is not None and (found := kept()) is not None:
+            return found
+        self._specs[spec] = ref(spec)
+        return spec
 
     # The two ends of a lease
 

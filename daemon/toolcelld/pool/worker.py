@@ -148,6 +148,11 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         return self._cell.processes.keeper_pid if self._cell is not None else 0
 
     @property
+    def listener(self) -> Listener | None:
+        """What receives the frames of its call; None where it has none."""
+        return self._listener
+
+    @property
     def is_forking(self) -> bool:
         """Whether it is a template that still forks the process of its next call."""
         return self._hello_due

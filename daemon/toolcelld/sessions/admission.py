@@ -91,7 +91,7 @@ class Admission:
             permit.tool,
             permit.settings,
             permit.settings.limits,
-            permit.spec,
+            self._services.pool.one_of(permit.spec),
             catalog.generation,
             ruleset.config.daemon.abort_grace_seconds,
             tuple(

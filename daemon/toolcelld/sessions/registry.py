@@ -7,7 +7,7 @@ import hashlib
 import hmac
 
 from toolcelld.calls.call import Call
-from toolcelld.calls.limit_monitor import LimitMonitor
+from toolcelld.calls.limit_monitor import LimitMonitor, runs_in
 from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
@@ -36,7 +36,7 @@ class Sessions:
         self.retention = TotalRetention(services.config.daemon, self._drop_endings)
         self.recent = CallHistory()
         self.projects = ProjectWatches(services)
-        self.limit_monitor = LimitMonitor(self.calls, services.tasks)
+        self.limit_monitor = LimitMonitor(lambda: runs_in(services.pool.workers), services.tasks)
 
     @property
     def all(self) -> list[Session]:

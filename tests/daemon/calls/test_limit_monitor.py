@@ -13,24 +13,27 @@ from typing import Any, cast
 
 import pytest
 
-from toolcelld.calls.call import Call
-from toolcelld.calls.limit_monitor import LimitMonitor
+from toolcelld.calls.collector import OutputCollector
+from toolcelld.calls.limit_monitor import LimitMonitor, runs_in
 from toolcelld.calls.outcomes.outcome import Stop
+from toolcelld.calls.run import Run
 from toolcelld.cell.processes.processes import CellProcesses
 from toolcelld.cell.processes.usage import Member, Usage
 from toolcelld.config.resolution.settings import Limits
+from toolcelld.pool.worker import Worker
+from toolcelld.sessions.registry import Sessions
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
 
 
 class Looks:
-    """Has no calls, and counts how often it is asked for them."""
+    """Has no runs, and counts how often it is asked for them."""
 
     def __init__(self) -> None:
         self.count = 0
         self.came = asyncio.Event()
 
-    def __call__(self) -> list[Call]:
+    def __call__(self) -> list[Run]:
         self.count += 1
         self.came.set()
         return []
@@ -74,21 +77,46 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
 
-    def calls() -> list[Call]:
+    def runs() -> list[Run]:
         order.append("look")
         if len(order) == 1:
             time.sleep(0.2)  # others have the processors; ten times that are two seconds
             loop.call_later(1.0, order.append, "a second later")
         else:
             over.set()
-        return cast("list[Call]", [SimpleNamespace(run=None)])
+        return cast("list[Run]", [SimpleNamespace(has_worker=False)])
 
     async with asyncio.TaskGroup() as tasks:
-        meter = LimitMonitor(calls, tasks)
+        meter = LimitMonitor(runs, tasks)
         meter.wake()
         await asyncio.wait_for(over.wait(), 60)
         meter.close()
     assert order[:2] == ["look", "look"]  # in the order of their times, however late both are
+
+
+def test_a_poll_looks_at_what_workers_have_and_at_no_call_that_waits() -> None:
+    collector = object.__new__(OutputCollector)
+    run = collector.run = cast("Run", "a run")
+    listeners = (None, collector, SimpleNamespace(run="a hook's"))
+    workers = [SimpleNamespace(listener=listener) for listener in listeners]
+    assert runs_in(cast("list[Worker]", workers)) == [run]
+
+
+async def test_a_registry_polls_the_workers_of_its_pool() -> None:
+    asked: list[str] = []
+
+    class Pool:
+        @property
+        def workers(self) -> list[Worker]:
+            asked.append("workers")
+            return []
+
+    async with asyncio.TaskGroup() as tasks:
+        daemon = SimpleNamespace(max_sessions=1)
+        services: Any = SimpleNamespace(pool=Pool(), tasks=tasks, config=SimpleNamespace(daemon=daemon))
+        sessions = Sessions(services)
+        sessions.limit_monitor._look()  # pyright: ignore[reportPrivateUsage]  # the timer calls it
+    assert asked == ["workers"]
 
 
 MIB = 2**20
@@ -104,7 +132,9 @@ class OneRun:
 class Bomb:
     """A call whose cell has one process more, and no less memory, at each look; its exact memory is not read until `free`."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, exact_bytes: int) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, exact_bytes: int, processes: int | None = None
+    ) -> None:
         self.pids: list[int] = []
         self.stopped: list[str] = []
         self.over = asyncio.Event()
@@ -118,7 +148,7 @@ class Bomb:
             has_worker=True,
             worker=SimpleNamespace(cell=cell, tmpdir=""),
             begun_at=0.0,
-            plan=SimpleNamespace(limits=Limits(memory_bytes=100 * MIB, processes=3)),
+            plan=SimpleNamespace(limits=Limits(memory_bytes=100 * MIB, processes=processes)),
             call=SimpleNamespace(id="bomb", stop=self._stop),
             end_cell=self._end,
         )
@@ -131,8 +161,8 @@ class Bomb:
     def _end(self, stop: Stop) -> None:
         self.stopped.append(stop.cause)
 
-    def calls(self) -> list[Call]:
-        return cast("list[Call]", [SimpleNamespace(run=self.run)])
+    def runs(self) -> list[Run]:
+        return [self.run]
 
     def _measure(self, *_: object, **__: object) -> Usage:
         self.pids.append(2**22 + len(self.pids))  # of no process: the kernel gives no such number
@@ -147,7 +177,7 @@ class Bomb:
 async def test_a_cell_that_keeps_its_memory_from_being_read_is_held_to_its_processes_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bomb = Bomb(monkeypatch, exact_bytes=0)
+    bomb = Bomb(monkeypatch, exact_bytes=0, processes=3)
     halted: list[int] = []
 
     def halt(usage: Usage) -> None:
@@ -155,7 +185,7 @@ async def test_a_cell_that_keeps_its_memory_from_being_read_is_held_to_its_proce
 
     monkeypatch.setattr(CellProcesses, "halt", staticmethod(halt))
     async with asyncio.TaskGroup() as tasks:
-        meter = LimitMonitor(bomb.calls, tasks)
+        meter = LimitMonitor(bomb.runs, tasks)
         meter.wake()
         try:
             await asyncio.wait_for(bomb.read.wait(), 60)
@@ -173,7 +203,7 @@ async def test_exact_memory_that_is_over_the_limit_ends_the_cell_when_it_is_read
 ) -> None:
     bomb = Bomb(monkeypatch, exact_bytes=101 * MIB)
     async with asyncio.TaskGroup() as tasks:
-        meter = LimitMonitor(bomb.calls, tasks)
+        meter = LimitMonitor(bomb.runs, tasks)
         meter.wake()
         await asyncio.wait_for(bomb.read.wait(), 60)
         meter.close()
@@ -187,7 +217,7 @@ async def test_exact_memory_of_a_call_that_has_ended_meanwhile_ends_nothing(
 ) -> None:
     bomb = Bomb(monkeypatch, exact_bytes=101 * MIB)
     async with asyncio.TaskGroup() as tasks:
-        meter = LimitMonitor(bomb.calls, tasks)
+        meter = LimitMonitor(bomb.runs, tasks)
         meter.wake()
         await asyncio.wait_for(bomb.read.wait(), 60)
         meter.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -518,6 +519,20 @@ async def steps_of_an_event(workers: list[FakeWorker], waiting: int, files: int)
         for lease in leases:
             pool.withdraw(lease)
     return steps / ended
+
+
+async def test_sessions_of_one_directory_share_one_spec_while_one_of_them_keeps_it(
+    workers: list[FakeWorker],
+) -> None:
+    async with a_pool(workers) as pool:
+        kept = pool.one_of(spec("a"))
+        assert pool.one_of(spec("a")) is kept
+        assert pool.one_of(spec("b")) is not kept
+        gone = weakref.ref(kept)
+        del kept
+        assert gone() is None
+        another = spec("a")
+        assert pool.one_of(another) is another
 
 
 async def test_a_full_queue_says_when_to_come_again(

@@ -62,7 +62,7 @@ write                1  64
 clock_gettime      228 113      close                3  57      fstat                5  80
 ftruncate           77  46      getdents64         217  61      getpid              39 172
 getrandom          318 278      gettid             186 178      kill                62 129
-lseek                8  62      newfstatat         262  79      pause               34   -
+lseek                8  62      newfstatat         262  79
 pidfd_open         434 434      poll                 7   -      ppoll              271  73
 readlink            89   -      readlinkat         267  78      restart_syscall    219 128
 rt_sigaction        13 134      rt_sigprocmask      14 135      sendto              44 206
