@@ -104,11 +104,11 @@ class World:
 def kept_inspectors() -> tuple[frozenset[int], frozenset[int]]:
     """The process ids and our descriptors of the inspectors that wait for a question; one that was slow is replaced."""
     module = sys.modules.get("toolcelld.inspector.process")
-    idle = module._idle if module is not None else ()  # pyright: ignore[reportPrivateUsage]
-    return (
-        frozenset(each._process.pid for each in idle),
-        frozenset(each._socket.fileno() for each in idle),
-    )
+    if module is None:
+        return frozenset(), frozenset()
+    idle, templates = module._idle, module._templates  # pyright: ignore[reportPrivateUsage]
+    ends = {each._socket.fileno() for each in (*idle, *templates)} | {each._pidfd for each in idle}
+    return frozenset(each.pid for each in templates), frozenset(ends)
 
 
 def descendants(pid: int, spared: frozenset[int] = frozenset()) -> Iterator[int]:

@@ -1,16 +1,21 @@
 """The inspector's own process: confines itself, then answers one question after the other until its socket is closed.
 
-Run as `python -I __main__.py ROOT…`, with the socket as standard input and output. It imports nothing of pydantic,
-because it is started while somebody waits.
+Inspectors are forked from a template, which has imported what they need and reads nothing that a project ships: to start
+an interpreter takes a hundred times as long, and what a project ships decides how many are needed. The template is run as
+`python -I __main__.py ROOT…`, with its socket as standard input, and ends with the daemon, as inspectors end with it.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import signal
+import socket
 import sys
-from typing import Final
+from contextlib import suppress
+from typing import Final, NoReturn
 
 PROCESSOR_SECONDS_MAX: Final = 1.0
 """For one answer; then the kernel ends the process by SIGPROF."""
@@ -22,14 +27,61 @@ CALLS: Final = (
     "setitimer", "write",
 )  # fmt: skip
 """All that an interpreter calls that computes, reads and writes."""
+MODULES: Final = ("resource", "toolcelld.inspector.formats", "toolcelld.sandbox.system_calls.seccomp")
+"""What inspectors need."""
 
 
 def main() -> None:
+    """Fork inspectors until the daemon goes."""
+    from toolcelld.inspector.wire import PID
+
+    for module in MODULES:
+        importlib.import_module(module)
+    daemon, template = socket.socket(fileno=0), os.getpid()
+    gc.freeze()
+    while True:
+        asked, ends, _, _ = socket.recv_fds(daemon, PID.size, 1)
+        if not asked:
+            return
+        if not ends:
+            with suppress(ChildProcessError):
+                os.waitpid(PID.unpack(asked)[0], 0)
+            continue
+        try:
+            forked = os.fork()
+        except OSError:
+            forked = -1  # the daemon reads the end of the socket
+        if not forked:
+            _be_inspector(ends[0], template)
+        os.close(ends[0])
+
+
+def _be_inspector(end: int, template: int) -> NoReturn:
+    from toolcelld import linux
+    from toolcelld.inspector.wire import CONFINED, PID, UNCONFINED
+
+    status = 1
+    try:
+        linux.die_with_parent(signal.SIGKILL)
+        if os.getppid() == template:
+            own = os.getpid()
+            os.dup2(end, 0)
+            os.dup2(end, 1)
+            with socket.socket(fileno=end) as daemon:
+                socket.send_fds(daemon, [PID.pack(own)], [os.pidfd_open(own)])
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            _send(CONFINED if _confine() else UNCONFINED)
+            _answer()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _answer() -> None:
     """Answer until the daemon goes."""
     from toolcelld.inspector.formats import FORMATS
-    from toolcelld.inspector.wire import ANSWER, CONFINED, MISTAKE, QUESTION, UNCONFINED, VALUE
+    from toolcelld.inspector.wire import ANSWER, MISTAKE, QUESTION, VALUE
 
-    _send(CONFINED if _confine() else UNCONFINED)
     while head := _received(QUESTION.size):
         name, size = QUESTION.unpack(head)
         raw = _received(size)

@@ -1,9 +1,9 @@
 """The daemon's end of the inspector: asks it, and replaces it when it is late or gone.
 
-A thread takes an idle process, or starts one, and asks it one thing; so threads that ask at the same time do not wait for
-each other. One process is kept for the next question, and answers are kept by the content that was asked about: what is
-read for a session was mostly read before, also what the event loop asks for. One that takes long loses priority, so that
-many of them do not slow down the quick ones.
+A thread takes an idle process, or has the template fork one, and asks it one thing; so threads that ask at the same time do
+not wait for each other. One process is kept for the next question, and answers are kept by the content that was asked
+about: what is read for a session was mostly read before, also what the event loop asks for. One that takes long loses
+priority, so that many of them slow down neither the quick ones nor cells.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import errno
 import hashlib
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 import toolcell
-from toolcelld.inspector.wire import ANSWER, CONFINED, MISTAKE, QUESTION, VALUE
+from toolcelld.inspector.wire import ANSWER, CONFINED, FORK, MISTAKE, PID, QUESTION, VALUE
 
 __all__ = ["InspectionError", "ask", "confinement", "start"]
 
@@ -32,10 +33,10 @@ ENTRY: Final = Path(__file__).with_name("__main__.py")
 ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell.__file__).parents[1])}))
 ANSWER_SECONDS_MAX: Final = 10.0
 """The kernel ends an inspector after a second of processor time; on a loaded machine that takes longer."""
-PROMPT_SECONDS: Final = 0.1
+PROMPT_SECONDS: Final = 0.05
 """Of processor time that an inspector has the daemon's priority for, for each question; most take some milliseconds."""
-BEHIND: Final = 5
-"""How much lower its priority is afterwards, as that of cells."""
+BEHIND: Final = 10
+"""How much lower its priority is afterwards: eight of them together have less of a processor than a cell."""
 PROCESS_CLOCK: Final = 2
 """In the number of a clock that counts the processor time of another process, as clock_getcpuclockid(3) makes it."""
 ANSWER_BYTES_MAX: Final = 4 * 2**20
@@ -51,18 +52,18 @@ class InspectionError(ValueError):
     """A file cannot be used; the text continues a sentence that begins with the file's name."""
 
 
-class _Process:
-    """An inspector that was started and may still be importing."""
+class _Template:
+    """The process that inspectors are forked from. It was started, and may still be importing."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(ANSWER_SECONDS_MAX)
         try:
             with theirs:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", str(ENTRY), *ROOTS],
                     stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     env={"PATH": os.defpath, "LC_CTYPE": "C.UTF-8"},
                     cwd="/",
@@ -72,13 +73,61 @@ class _Process:
             ours.close()
             raise
         self._socket = ours
+        self.pid = self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it can fork no more."""
+        return self._process.poll() is not None
+
+    def fork(self, end: socket.socket) -> None:
+        """Fork an inspector with its end of a socket, when everything is imported. Raises `OSError`."""
+        socket.send_fds(self._socket, [FORK], [end.fileno()])
+
+    def reap(self, pid: int) -> None:
+        """Reap an inspector that was killed."""
+        with suppress(OSError):  # it has ended, and another process reaps them
+            self._socket.send(PID.pack(pid))
+
+    def close(self) -> None:
+        """End it and its inspectors at once, and reap it."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class _Process:
+    """An inspector that is being forked."""
+
+    def __init__(self, template: _Template) -> None:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(ANSWER_SECONDS_MAX)
+        try:
+            with theirs:
+                template.fork(theirs)
+        except BaseException:
+            ours.close()
+            raise
+        self._template = template
+        self._socket = ours
+        self.pid = 0
+        self._pidfd = -1
         self._ready = b""
         self.is_behind = False
 
     def wait(self) -> bool:
-        """Wait until it has imported and confined itself; return whether a filter holds it. Raises `OSError`."""
+        """Wait until it is there and has confined itself; return whether a filter holds it. Raises `OSError`."""
+        self._meet()
         self._ready = self._ready or self._received(len(CONFINED))
         return self._ready == CONFINED
+
+    def _meet(self) -> None:
+        if self.pid:
+            return
+        said, descriptors, _, _ = socket.recv_fds(self._socket, PID.size, 1)
+        if not descriptors:
+            raise ConnectionResetError(errno.ECONNRESET, "it could not be forked")
+        (self.pid,), (self._pidfd,) = PID.unpack(said), descriptors
 
     def ask(self, name: str, raw: bytes) -> tuple[int, bytes]:
         """Return the kind of an answer, and the answer. Raises `OSError` where there is none; end it then."""
@@ -93,7 +142,7 @@ class _Process:
 
     def _put_behind_if_late(self) -> None:
         """Wait for an answer to begin; lower the priority of a process that works on it for long."""
-        pid = self._process.pid
+        pid = self.pid
         clock = ~pid << 3 | PROCESS_CLOCK
         late = time.clock_gettime(clock) + PROMPT_SECONDS
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
@@ -114,14 +163,20 @@ class _Process:
         return bytes(content)
 
     def close(self) -> None:
-        """End it at once and reap it."""
+        """End it at once and have it reaped."""
+        with suppress(OSError):
+            self._meet()
         self._socket.close()
-        self._process.kill()
-        self._process.wait()
+        if self.pid:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            os.close(self._pidfd)
+            self._template.reap(self.pid)
 
 
 _lock: Final = threading.Lock()
-_idle: Final[list[_Process]] = []
+_templates: Final[list[_Template]] = []  # one at most
+_idle: Final[list[_Process]] = []  # the same
 _kept: Final[OrderedDict[tuple[str, bytes], tuple[int, bytes]]] = OrderedDict()  # the latest last
 
 
@@ -202,7 +257,11 @@ def _taken() -> _Process:
     with _lock:
         if _idle:
             return _idle.pop()
-    return _Process()
+        if _templates and _templates[0].has_ended:
+            _templates.pop().close()
+        if not _templates:
+            _templates.append(_Template())
+        return _Process(_templates[0])
 
 
 def _give_back(process: _Process) -> None:
@@ -218,3 +277,5 @@ def _close() -> None:
     with _lock:
         while _idle:
             _idle.pop().close()
+        while _templates:
+            _templates.pop().close()

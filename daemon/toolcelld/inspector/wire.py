@@ -1,15 +1,22 @@
-"""What goes over the inspector's socket: a question with a file's content, and an answer in JSON or a mistake in words."""
+"""What goes over the inspector's socket: a question with a file's content, and an answer in JSON or a mistake in words.
+
+To the template from which inspectors are forked goes a message with the inspector's end of a socket, or the number of an
+inspector that was ended, to be reaped. The first message of an inspector has its number and its pidfd.
+"""
 
 from __future__ import annotations
 
 import struct
 from typing import Final
 
-__all__ = ["ANSWER", "CONFINED", "MISTAKE", "QUESTION", "UNCONFINED", "VALUE"]
+__all__ = ["ANSWER", "CONFINED", "FORK", "MISTAKE", "PID", "QUESTION", "UNCONFINED", "VALUE"]
 
+PID: Final = struct.Struct("=I")
+FORK: Final = PID.pack(0)
+"""With the descriptor of a socket."""
 CONFINED: Final = b"\1"
 UNCONFINED: Final = b"\2"
-"""The first that an inspector sends, when it has confined itself as far as the kernel allows."""
+"""What an inspector sends when it has confined itself as far as the kernel allows."""
 QUESTION: Final = struct.Struct("=32sI")
 """The name of a format, and the size of the content that follows."""
 ANSWER: Final = struct.Struct("=BI")

@@ -30,6 +30,7 @@ from weakref import WeakKeyDictionary, ref
 
 from toolcelld.catalog.describing.description import Broken, Description, Rejected
 from toolcelld.catalog.discovery.sources import ToolFile
+from toolcelld.cell.exit import CellExit
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import Place, is_below
 from toolcelld.lifecycle import WorkerEvent, WorkerState
@@ -49,6 +50,8 @@ logger = logging.getLogger(__name__)
 WAITING_MAX: Final = 4000
 """Calls with a place in their session that wait for a worker, all sessions together: 500 sessions that use every place.
 Each is some kilobytes beside its arguments, which are bounded on their own."""
+LEAVING_MAX: Final = 4
+"""Cells that have described a file and are being ended, which takes long where others have the processors."""
 CALLS_PER_WORKER_MAX: Final = 10_000
 """After so many calls a worker is worn out: what leaks in a tool goes with it."""
 
@@ -86,6 +89,7 @@ class Pool:
         self._specs: WeakKeyDictionary[CellSpec, ref[CellSpec]] = WeakKeyDictionary()
         # Until it is known how the start has ended, so longer than they live
         self._starting: set[Worker] = set()
+        self._leaving: set[asyncio.Future[CellExit]] = set()  # the ends of those that have described a file
         self._idle = IdleWorkers(idle_seconds, self.retire, self._end_active)
         self._ids = itertools.count(1)
         self._loop = asyncio.get_running_loop()
@@ -321,6 +325,8 @@ class Pool:
         for worker in self.workers:
             self.retire(worker)
         await self._emptied.wait()
+        if self._leaving:
+            await asyncio.wait(list(self._leaving))
 
     # Deciding
 
@@ -449,7 +455,9 @@ class Pool:
             lease.granted.set_exception(failure)
 
     async def describe(self, spec: CellSpec) -> Description:
-        """Run a file in a cell of its own to see its tools; the cell is gone when this returns."""
+        """Run a file in a cell of its own to see its tools; the cell is being ended when this returns."""
+        while len(self._leaving) >= LEAVING_MAX:
+            await asyncio.wait(list(self._leaving), return_when=asyncio.FIRST_COMPLETED)
         worker = self._make_worker(f"d-{next(self._ids)}", spec, self._on_change)
         try:
             description = await worker.start(
@@ -463,7 +471,10 @@ class Pool:
                 broken=Broken(failure.stage, failure.message, failure.line, failure.missing_module)
             )
         worker.fire(WorkerEvent.RETIRE)
-        await worker.end()
+        worker.cell.end()
+        if not (ended := worker.cell.ended).done():
+            self._leaving.add(ended)
+            ended.add_done_callback(self._leaving.discard)
         if worker.printed:
             printed = worker.printed.decode(errors="replace").strip().splitlines()
             notice = Rejected(

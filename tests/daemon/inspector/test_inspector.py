@@ -53,9 +53,17 @@ def slow(raw):
 def replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Inspectors with a parser of ours among the others, as one that was taken over would be."""
     idle: list[Any] = []
+    templates: list[Any] = []
     monkeypatch.setattr(process, "_idle", idle)
+    monkeypatch.setattr(process, "_templates", templates)
     nothing: OrderedDict[str, Any] = OrderedDict()
     monkeypatch.setattr(process, "_kept", nothing)
+
+    def close() -> None:
+        for each in (*idle, *templates):
+            each.close()
+        idle.clear()
+        templates.clear()
 
     def replace(source: str) -> None:
         entry = tmp_path / "entry.py"
@@ -65,13 +73,11 @@ def replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
             "formats.FORMATS = {**formats.FORMATS, 'slow': slow}\ninspector.main()\n"
         )
         process._kept.clear()  # pyright: ignore[reportPrivateUsage]
-        while idle:
-            idle.pop().close()
+        close()
         monkeypatch.setattr(process, "ENTRY", entry)
 
     yield replace
-    while idle:
-        idle.pop().close()
+    close()
 
 
 def mistake(name: str, raw: Any) -> str:
@@ -126,7 +132,12 @@ def test_one_that_takes_long_loses_priority_and_is_not_kept(replaced: Callable[[
 
 
 def children() -> set[int]:
-    return {child.pid for child in psutil.Process().children()}
+    """The inspectors."""
+    return {
+        child.pid
+        for template in process._templates  # pyright: ignore[reportPrivateUsage]
+        for child in psutil.Process(template.pid).children()
+    }
 
 
 def test_one_that_wants_all_memory_is_refused_it(replaced: Callable[[str], None]) -> None:
@@ -159,7 +170,7 @@ ALONE = """
 import os
 from toolcelld.inspector import process
 process.confinement()
-print(process._idle[0]._process.pid, flush=True)
+print(process._templates[0].pid, process._idle[0].pid, flush=True)
 os.kill(os.getpid(), 9)
 """
 
@@ -169,9 +180,12 @@ def test_it_ends_with_the_daemon() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=30, check=False
     )
-    with suppress(psutil.NoSuchProcess):
-        psutil.Process(int(ran.stdout)).wait(10)
-    assert not psutil.pid_exists(int(ran.stdout))
+    pids = [int(pid) for pid in ran.stdout.split()]
+    assert len(pids) == 2
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).wait(10)
+        assert not psutil.pid_exists(pid)
 
 
 @settings(max_examples=60)
