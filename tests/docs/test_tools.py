@@ -29,7 +29,6 @@ pytestmark = pytest.mark.anyio
 SECONDS_MAX: Final = 30
 NOT_RUN: Final = {
     "docs/needs.md title": "its package comes from a registry; a tool of docs/first-hour.md is one with a package",
-    "docs/writing-tools.md": "a script block alone; the same tool of docs/first-hour.md has one",
 }
 
 
