@@ -48,6 +48,7 @@ CALLS: Final = {
         Called("stuck", "0.1 s; it stopped by itself", kind="timed_out"),
     ],
     "docs/agents/mcp.md": [Called("release", "2.0: Faster", {"notes": "It is faster."})],
+    "docs/client.md": [Called("report", "3 rows", {"rows": 3})],
     "docs/debugging.md": [Called("count", "2", {"path": "notes.txt"})],
     "docs/factories.md": [
         Called("look_up", "Ada", {"name": "ada"}),
@@ -156,6 +157,7 @@ async def _awaited(done: Any) -> None:
 
 PROGRAMS: Final = {
     "README.md": r"(Started\(.*\)\n)?3\n",
+    "docs/client.md": r"\['report'\]\nreport asks: Write report.txt\?\n(log: starts\n|[12] of 2\n){2,3}ok 2 rows\n",
     "docs/factories.md": r"Where to\? \('test', 'production'\) {.*}\nDeploy to test\? \(\) {.*}\nNot deployed\.\n",
 }
 """What the programs of a page print."""
