@@ -1,4 +1,4 @@
-"""docs/compatibility.md: each rule is there once, its state is one of those explained, and the tests that it names exist.
+"""tests/compatibility.md: each rule is there once, its state is one of those explained, and the tests that it names exist.
 
 What a test shows is for readers to judge; that it exists, and that nothing is claimed without one, is checked here.
 """
@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from tests.libraries.public_tools import LOADS, ORIGINS, rows
 from tests.libraries.public_tools import PAGE as FILES_PAGE
 
-ROOT: Final = Path(__file__).parent.parent
-PAGE: Final = ROOT / "docs" / "compatibility.md"
+PAGE: Final = Path(__file__).with_name("compatibility.md")
+TYPESCRIPT: Final = Path(__file__).parents[1] / "docs" / "typescript.md"
 RULES: Final = {"A": 94, "O": 35, "Y": 57, "S": 43, "P": 48, "C": 18, "G": 17, "U": 42}
-LINK: Final = re.compile(r"\[`(test_\w+)`\]\((\.\./tests/[^)]+)\)")
+LINK: Final = re.compile(r"\[`(test_\w+)`\]\(([^)]+\.py)\)")
 FUNCTION: Final = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 PUBLIC_FILES_MIN: Final = 60
 SEPARATOR: Final = re.compile(r"(?<!\\)\|")
@@ -126,6 +126,8 @@ def test_public_files_in_typescript_are_listed_with_what_becomes_of_each() -> No
     said = f"{len(listed)} files: {loads[0]} offer their tools under Bun, {loads[1]} under Node."
     assert said in page
     assert said.partition(": ")[2].rstrip(".") in PAGE.read_text()
+    told = f"Of {len(listed)} tool files in public repositories and packages of npm, {loads[0]} offer their tools under Bun"
+    assert f"{told} and {loads[1]} under Node" in TYPESCRIPT.read_text()
     assert {(origin.name, origin.directory) for origin in ORIGINS} == set(rows(page))
     assert min(loads) >= PUBLIC_FILES_MIN
     assert all("/tmp/" not in outcome and outcome != "not looked at" for pair in listed for outcome in pair)

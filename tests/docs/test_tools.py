@@ -29,7 +29,6 @@ pytestmark = pytest.mark.anyio
 SECONDS_MAX: Final = 30
 NOT_RUN: Final = {
     "docs/needs.md title": "its package comes from a registry; a tool of docs/first-hour.md is one with a package",
-    "docs/writing-tools.md": "a script block alone; the same tool of docs/first-hour.md has one",
 }
 
 
@@ -49,6 +48,7 @@ CALLS: Final = {
         Called("stuck", "0.1 s; it stopped by itself", kind="timed_out"),
     ],
     "docs/agents/mcp.md": [Called("release", "2.0: Faster", {"notes": "It is faster."})],
+    "docs/client.md": [Called("report", "3 rows", {"rows": 3})],
     "docs/debugging.md": [Called("count", "2", {"path": "notes.txt"})],
     "docs/factories.md": [
         Called("look_up", "Ada", {"name": "ada"}),
@@ -70,8 +70,6 @@ CALLS: Final = {
         Called("find", '["apples"]', {"pattern": "^a"}),
         Called("index", "files."),
         Called("notes_add", "1", {"text": "milk"}),
-        Called("drop", "users is gone.", {"table": "users"}),
-        Called("drop_review", "Review app.py.", {"path": "app.py"}),
     ],
 }
 """Of each page with tools: what is called, in its order."""
@@ -100,10 +98,6 @@ async def dialog(question: Question) -> object:
     return {"select": "test", "confirm": True, "input": "routine"}.get(question.kind)
 
 
-async def reply(call: object, prompt: str) -> object:
-    return {"reply": prompt}
-
-
 async def host(call: object, title: dict[str, Any], form: dict[str, Any]) -> object:
     """An MCP host with a model and a person."""
     assert (title["method"], form["method"]) == ("sampling/createMessage", "elicitation/create")
@@ -119,7 +113,7 @@ async def test_each_tool_of_a_page_is_called_and_returns_what_it_should(
 ) -> None:
     files = [block for block in of_kind("tools", "test") if block.page == page]
     write_tools(daemon, *(block for block in files if f"{page} {stem_of(block)}" not in NOT_RUN))
-    services = {"session.send": reply, "ui.question": question_service(dialog), "mcp.input": host}
+    services = {"ui.question": question_service(dialog), "mcp.input": host}
     async with daemon.connect(ask=yes, services=services) as session:
         assert session.catalog.problems == ()
         assert set(session.catalog.tools) == {call.tool for call in CALLS[page]}
@@ -157,6 +151,7 @@ async def _awaited(done: Any) -> None:
 
 PROGRAMS: Final = {
     "README.md": r"(Started\(.*\)\n)?3\n",
+    "docs/client.md": r"\['report'\]\nreport asks: Write report.txt\?\n(log: starts\n|[12] of 2\n){2,3}ok 2 rows\n",
     "docs/factories.md": r"Where to\? \('test', 'production'\) {.*}\nDeploy to test\? \(\) {.*}\nNot deployed\.\n",
 }
 """What the programs of a page print."""

@@ -120,7 +120,7 @@ def test_the_lines_of_a_page_work_in_their_order(daemon: Project, page: str) -> 
 
 
 def test_the_gateway_prints_what_its_page_says(daemon: Project) -> None:
-    block, asking = (block for block in blocks("console") if block.page == "docs/http.md")
+    block, asking, _ = (block for block in blocks("console") if block.page == "docs/programs.md")
     (daemon.home / "shop").mkdir()
     said = [line for line in block.text.splitlines() if not line.startswith("$ ")]
     with subprocess.Popen(

@@ -1,6 +1,6 @@
 """Public tool files in TypeScript, unmodified: where they are from, and what becomes of each under Bun and under Node.
 
-    python -m tests.libraries.public_tools >docs/typescript-files.md
+    python -m tests.libraries.public_tools >tests/libraries/typescript-files.md
 
 $TOOLCELL_TOOL_FILES holds the repositories as OWNER/NAME, checked out at the commits below; `make test-libraries` unpacks
 the packages of npm into $TOOLCELL_LIBRARIES/npm. None of their code is in this repository. A file is put where its author
@@ -26,7 +26,7 @@ from tests.engines import ENGINES
 
 __all__ = ["LOADS", "ORIGINS", "PAGE", "Origin", "daemon_of", "load", "place_of", "rows"]
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "typescript-files.md"
+PAGE: Final = Path(__file__).with_name("typescript-files.md")
 PLACES: Final = ("TOOLCELL_TOOL_FILES", "TOOLCELL_LIBRARIES")
 """Variables of directories that hold origins by their names."""
 PI: Final = "packages/coding-agent/examples"
@@ -169,7 +169,7 @@ def rows(page: str) -> dict[tuple[str, str], dict[str, tuple[str, str]]]:
 HEAD: Final = """# Public tool files in TypeScript
 
 Tool files for OpenCode, Atomic, oh-my-pi and pi from public repositories, as they are, and what becomes of each: loaded by a daemon in `strict`, none of their packages installed.
-[tests/libraries/public_tools.py](../tests/libraries/public_tools.py) makes the tables and says how.
+[public_tools.py](public_tools.py) makes the tables and says how.
 `make test-libraries` checks those of npm, and those of repositories that it finds below `$TOOLCELL_TOOL_FILES`.
 No public file imports `@atomic/plugin`: Atomic has become a distribution of pi and takes its extensions, of which some examples are therefore here twice.
 

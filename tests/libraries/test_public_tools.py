@@ -1,4 +1,4 @@
-"""Public tool files in TypeScript, unmodified: each becomes what docs/typescript-files.md says, under Bun and under Node."""
+"""Public tool files in TypeScript, unmodified: each becomes what typescript-files.md says, under Bun and under Node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What public tool files in TypeScript have, in files of our own: imports from hosts, what a factory calls, and scopes.
 
-docs/typescript-files.md lists the public files.
+tests/libraries/typescript-files.md lists the public files.
 """
 
 from __future__ import annotations

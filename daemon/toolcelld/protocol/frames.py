@@ -12,7 +12,7 @@ of type `chunk`. Both lengths are bounded, so a receiver never buffers more than
 that breaks a rule raises `FrameError`, and the receiver closes the channel, because it cannot find
 the next frame after a wrong length.
 
-docs/worker-protocol.md describes the messages and has test vectors. The protocol is neither protobuf
+docs/worker-protocol.md has their order, and docs/vectors test vectors. The protocol is neither protobuf
 nor gRPC: a worker must not import grpc, because it is forked, and a worker in another language needs
 only a JSON parser.
 """

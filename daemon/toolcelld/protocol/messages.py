@@ -9,7 +9,7 @@ Received messages are validated, because a worker runs a user's code. Sent messa
 - A figure of `progress` beyond its bound is read as 0 instead: it comes from a tool's own computation.
 - A field with a default may be absent. None is not sent. Unknown fields are ignored.
 
-docs/worker-protocol.md describes the messages; tests compare its tables with these types.
+docs/worker-protocol.md has their order and their payloads; a test compares its list with these types.
 """
 
 from __future__ import annotations
