@@ -18,11 +18,11 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from toolcell.adapters.mcp import HostContext, HostLink, Pipes
+from toolcell.adapters.mcp import HostContext, HostLink
 from toolcell.adapters.mcp.bridge import host_server
 from toolcell.adapters.mcp.host.session import HostSession
 from toolcell.adapters.mcp.kernel import refusal_of
-from toolcell.adapters.mcp.stdio.pipes import LineTooLong
+from toolcell.adapters.pipes import LineTooLong, Pipes
 
 __all__ = ["Script", "encoded", "run_sdk", "sdk_serves"]
 

@@ -939,10 +939,10 @@ raise ImportError if os.path.exists({str(socket)!r}) else SystemExit(3)
 def test_what_is_printed_beside_the_protocol_misses_the_wire() -> None:
     code = """
 import asyncio, os, sys
-from toolcell.adapters.mcp import Pipes
+from toolcell.adapters.pipes import Pipes
 
 async def main():
-    async with Pipes():
+    async with Pipes("an MCP host"):
         print("by Python", flush=True)
         os.write(1, b"by the kernel\\n")
         assert os.read(0, 1) == b""
@@ -957,10 +957,10 @@ asyncio.run(main())
 def test_after_the_end_no_message_is_read_that_came_before_it() -> None:
     code = """
 import asyncio
-from toolcell.adapters.mcp import Pipes
+from toolcell.adapters.pipes import Pipes
 
 async def main():
-    async with Pipes() as pipes:
+    async with Pipes("an MCP host") as pipes:
         assert b'"id": 1' in await pipes.read()
         pipes.end()
         pipes.end()

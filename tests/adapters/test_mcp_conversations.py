@@ -21,8 +21,8 @@ from tests.daemons import RunningDaemon
 
 from toolcell.adapters.mcp import HostContext, HostLink, Kernel, StdioServer
 from toolcell.adapters.mcp.stdio.conversation import Conversation, Exchange
-from toolcell.adapters.mcp.stdio.pipes import LineTooLong
 from toolcell.adapters.mcp.stdio.wire import MODERN_VERSION
+from toolcell.adapters.pipes import LineTooLong
 
 pytestmark = pytest.mark.anyio
 

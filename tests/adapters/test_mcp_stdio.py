@@ -31,9 +31,9 @@ from toolcell.adapters.mcp.host.context import Context
 from toolcell.adapters.mcp.host.link import Caller
 from toolcell.adapters.mcp.stdio import requests
 from toolcell.adapters.mcp.stdio import server as server_module
-from toolcell.adapters.mcp.stdio.pipes import LineTooLong
 from toolcell.adapters.mcp.stdio.server import KEPT_MAX
 from toolcell.adapters.mcp.stdio.wire import HANDSHAKE_VERSIONS, MODERN_VERSION
+from toolcell.adapters.pipes import LineTooLong
 from toolcell.client import Session
 from toolcell_proto.v1 import operator_pb2
 

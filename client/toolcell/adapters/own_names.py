@@ -16,31 +16,36 @@ __all__ = ["PREFIX", "name_in", "problems_of", "shown_tools"]
 PREFIX = "toolcell_"
 
 
-def shown_tools(tools: Mapping[str, ToolInfo], own: Collection[str]) -> dict[str, ToolInfo]:
+def shown_tools(
+    tools: Mapping[str, ToolInfo], own: Collection[str], kept: Collection[str] = ()
+) -> dict[str, ToolInfo]:
     """Return the tools by the names that the agent is to have them under, each with that name.
 
     Args:
         tools: Tools by their own names.
         own: The names of the agent's own tools.
+        kept: Of these, names that the agent leaves to no other tool, whatever the configuration says; default: none.
     """
     shown: dict[str, ToolInfo] = {}
     for name, info in tools.items():
-        if not _clashes(info, own):
+        if not _clashes(info, own, kept):
             shown[name] = info
         elif PREFIX + name not in tools:
             shown[PREFIX + name] = replace(info, name=PREFIX + name)
     return shown
 
 
-def name_in(catalog: Catalog, shown: str, own: Collection[str]) -> str:
+def name_in(catalog: Catalog, shown: str, own: Collection[str], kept: Collection[str] = ()) -> str:
     """Return the name that the catalog has for a tool that the agent calls by the name shown to it."""
     name = shown.removeprefix(PREFIX)
     info = catalog.tools.get(name)
-    renamed = shown not in catalog.tools and info is not None and _clashes(info, own)
+    renamed = shown not in catalog.tools and info is not None and _clashes(info, own, kept)
     return name if renamed else shown
 
 
-def problems_of(catalog: Catalog, own: Collection[str], agent: str) -> tuple[Problem, ...]:
+def problems_of(
+    catalog: Catalog, own: Collection[str], agent: str, kept: Collection[str] = ()
+) -> tuple[Problem, ...]:
     """Return a problem for each tool that does not have its own name in the agent."""
     return tuple(
         Problem(
@@ -53,13 +58,17 @@ def problems_of(catalog: Catalog, own: Collection[str], agent: str) -> tuple[Pro
                 if PREFIX + name not in catalog.tools
                 else f"this one is not offered, as there is a {PREFIX}{name} too"
             )
-            + f"\nTo replace {agent}'s: [tool.{name}] overrides_builtin = true in ~/.config/toolcell/config.toml"
-            " (the tools of an untrusted project replace none)",
+            + (
+                ""
+                if name in kept
+                else f"\nTo replace {agent}'s: [tool.{name}] overrides_builtin = true in ~/.config/toolcell/config.toml"
+                " (the tools of an untrusted project replace none)"
+            ),
         )
         for name, info in catalog.tools.items()
-        if _clashes(info, own)
+        if _clashes(info, own, kept)
     )
 
 
-def _clashes(info: ToolInfo, own: Collection[str]) -> bool:
-    return info.name in own and not info.overrides_builtin
+def _clashes(info: ToolInfo, own: Collection[str], kept: Collection[str]) -> bool:
+    return info.name in kept or (info.name in own and not info.overrides_builtin)

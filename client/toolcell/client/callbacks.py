@@ -2,7 +2,7 @@
 
 A failure in the application's own code is not raised: a question becomes a denial with the reason, and a request
 becomes a failed reply, which the tool gets as a `ToolError`.
-`Denied` is no failure: its message is the reason that the tool gets.
+`Denied` is no failure: its message is the reason that the tool gets. So is that of a `ToolError` of a service.
 
 Calls made from the task of a service, or from tasks that it starts (such as an agent session's), name the requesting
 call as their parent, so that the daemon detects a cycle before a call waits for itself.
@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
-from toolcell._results.errors import Denied
+from toolcell._results.errors import Denied, ToolError
 from toolcell.client._transport.json_values import read_json
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -52,7 +52,10 @@ class Ask:
 AskCallback: TypeAlias = Callable[[Ask], Awaitable[Answer]]
 
 Service: TypeAlias = Callable[..., Awaitable[object]]
-"""Called as `service(call, **arguments)`; the value that it returns must be JSON, at most 48 KiB."""
+"""Called as `service(call, **arguments)`; the value that it returns must be JSON, at most 48 KiB.
+
+An exception is the tool's `ToolError`: the message of a `ToolError`, and of others the class too.
+"""
 
 RESULT_BYTES_MAX = 48 * 1024  # the contract's bound
 REASON_CHARACTERS_MAX = 1000
@@ -86,6 +89,8 @@ async def serve(services: Mapping[str, Service], call: Call, request: pb.Request
         return reply
     try:
         reply.result = _encoded(await service(call, **cast("dict[str, Any]", arguments)))
+    except ToolError as error:
+        reply.message = _reason(str(error))
     except Exception as error:  # noqa: BLE001  the application's own code, and the tool waits for an answer
         reply.message = _reason(f"{type(error).__name__}: {error}")
     return reply

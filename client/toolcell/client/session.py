@@ -92,6 +92,7 @@ class Session:
         parent_call_id: str | None = None,
         timeout: float | None = None,
         limits: Limits | None = None,
+        traceparent: str = "",
     ) -> Call:
         """Start a tool, and return its Call at once; await it for the Outcome.
 
@@ -106,6 +107,8 @@ class Session:
             timeout: Seconds from now until the call is stopped, the queue included and time in `ask` excluded;
                 default: the configured limit.
             limits: Limits that lower the configured ones; default: none.
+            traceparent: The trace that the call belongs to, as W3C writes it; default: none, and where this process
+                traces with OpenTelemetry always its own.
 
         Raises:
             TypeError: The arguments are not JSON.
@@ -137,6 +140,8 @@ class Session:
         span = tracing.begin(tool, call_id)
         if span is not None:
             message.traceparent = span.traceparent
+        elif traceparent:
+            message.traceparent = traceparent
         state = CallState(request, encoded, connection, span)
         call = state.call
         if connection.closed_by is not None:

@@ -20,8 +20,6 @@ __all__ = [
     "HostLink",
     "HttpSessions",
     "Kernel",
-    "NoPipe",
-    "Pipes",
     "StdioServer",
 ]
 
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from .host.link import HostLink
     from .http_sessions import PATH, HttpSessions
     from .kernel import Kernel
-    from .stdio.pipes import NoPipe, Pipes
     from .stdio.server import StdioServer
 else:
     MODULES = {
@@ -47,8 +44,6 @@ else:
         "HostLink": "host.link",
         "HttpSessions": "http_sessions",
         "Kernel": "kernel",
-        "NoPipe": "stdio.pipes",
-        "Pipes": "stdio.pipes",
         "StdioServer": "stdio.server",
     }
 

@@ -339,6 +339,15 @@ app.add_typer(opencode_app, name="opencode")
 
 @app.command(cls=Command)
 @command
+def bridge(context: CommandContext) -> Ending:
+    """Carry calls as JSON lines on stdin and stdout, for adapters in any language."""
+    from toolcell.cli.adapters import bridge
+
+    return bridge.bridge(context)
+
+
+@app.command(cls=Command)
+@command
 def http(
     context: CommandContext,
     address: Annotated[

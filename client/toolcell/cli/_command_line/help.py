@@ -26,7 +26,7 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "See what happens": ("status", "calls", "logs", "sessions", "ps"),
     "Act on what runs": ("abort", "reload", "restart", "release", "stop"),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
-    "Set up": ("config", "mcp", "opencode", "http", "serve", "completion", "version"),
+    "Set up": ("config", "mcp", "opencode", "bridge", "http", "serve", "completion", "version"),
 }
 """The commands by what they are for, in the order of `--help`."""
 
@@ -71,6 +71,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "config check": ("toolcell config check", "toolcell config check ./toolcell.toml"),
     "mcp": ("toolcell mcp", "toolcell mcp --http 8931", "toolcell mcp install claude"),
     "mcp install": ("toolcell mcp install claude", "toolcell mcp install vscode --project --write"),
+    "bridge": ("toolcell bridge",),
     "opencode": ("toolcell opencode install",),
     "opencode install": ("toolcell opencode install", "toolcell opencode install --project"),
     "opencode path": ("toolcell opencode path",),

@@ -1,1 +1,1 @@
-"""The commands that bring tools to other programs: `mcp`, `http` and `opencode`; `mcp_install` edits the files of hosts."""
+"""The commands that bring tools to other programs: `mcp`, `http`, `opencode` and `bridge`; `mcp_install` edits the files of hosts."""

@@ -7,6 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from toolcell.adapters.pipes import NoPipe, Pipes
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.directory import unusable
 from toolcell.cli._ui.exit_codes import Exit, Failure
@@ -31,7 +32,7 @@ async def mcp(context: CommandContext) -> Exit:
     if (failure := unusable()) is not None:
         raise failure  # sooner than in each session
     try:
-        from toolcell.adapters.mcp import HostContext, HostLink, NoPipe, Pipes, StdioServer
+        from toolcell.adapters.mcp import HostContext, HostLink, StdioServer
     except ImportError as error:
         raise MISSING from error
     surroundings = HostContext.of(os.environ, context.directory)
@@ -40,7 +41,7 @@ async def mcp(context: CommandContext) -> Exit:
     link = HostLink(context.socket, "running" if context.socket else "start")
     loop = asyncio.get_running_loop()
     try:
-        async with Pipes() as pipes:
+        async with Pipes("an MCP host") as pipes:
             for number in ENDS:
                 loop.add_signal_handler(number, pipes.end)
             await StdioServer(surroundings, link, pipes).serve(_load)

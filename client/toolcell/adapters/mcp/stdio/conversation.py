@@ -17,8 +17,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
+from toolcell.adapters.pipes import Pipes
+
 from . import wire
-from .pipes import Pipes
 
 __all__ = ["Conversation", "Era", "Exchange", "PeerError", "Settled"]
 

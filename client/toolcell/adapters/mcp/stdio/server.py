@@ -25,11 +25,11 @@ from toolcell.adapters import read_output
 from toolcell.adapters.mcp.host.context import HostContext, elicits, root_directory
 from toolcell.adapters.mcp.host.limits import DESCRIBED_SECONDS_MAX
 from toolcell.adapters.mcp.host.link import Caller, HostLink
+from toolcell.adapters.pipes import LineTooLong, Pipes
 from toolcell.client import ToolInfo, Unavailable
 
 from . import wire
 from .conversation import Conversation, Era, Exchange, PeerError, Settled
-from .pipes import LineTooLong, Pipes
 from .requests import Cancelled, Failure, Host, Method, Request, Response, read, roots_of
 
 __all__ = ["ROOTS_SECONDS", "Kernel", "Load", "Make", "StdioServer"]
