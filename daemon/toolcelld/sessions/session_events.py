@@ -1,8 +1,8 @@
-"""What happens to a session, told to those tool files of its catalog that have an `on_session`.
+"""Runs `on_session` of the tool files in a session's catalog for each event of the session.
 
-A file hears "start" before anything else, again after an edit, and "shutdown" at the end if it has heard "start". What happens between is told by
-the agent's adapter. The handlers run one event after the other, in the worker that the calls of the file have, with a time
-limit each. A failure is logged, and nothing depends on it.
+A file gets "start" before any other event, again after an edit, and "shutdown" at the end if it got "start". The events
+between come from the agent's adapter. The handlers run one event after the other, in the worker that the calls of the file
+have, with a time limit each. A failure is logged, and nothing depends on it.
 
 A file runs nothing here that a call could not: not if the session may not call its tools, and not if a rule asks the user
 before it runs.
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 LINES_MAX: Final = 50
 """Of the log, about the events of one session, as an adapter that sends events without end would fill it."""
 WAITING_MAX: Final = 64
-"""Events of a session that are not told yet; the oldest are dropped."""
+"""Events of a session that are not delivered yet; the oldest are dropped."""
 HANDLER_SECONDS: Final = 5.0
 SHUTDOWN_SECONDS: Final = 2.0
 """For a handler at the end of a session, which waits for it."""
@@ -49,12 +49,12 @@ class _Event(NamedTuple):
 
 
 class SessionEvents:
-    """The events of one session. Nothing is told before `begin`."""
+    """The events of one session. None is delivered before `begin`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._waiting: deque[_Event] = deque()
-        self._told: dict[str, CellSpec] = {}  # the files that have heard "start", by path
+        self._told: dict[str, CellSpec] = {}  # the files that got "start", by path
         self._task: asyncio.Task[None] | None = None
         self._lines = 0
         self._begun = False
@@ -66,7 +66,7 @@ class SessionEvents:
         self.wake()
 
     def wake(self) -> None:
-        """Look for files that have not heard "start", and tell what waits."""
+        """Deliver "start" to the files that have not got it, then what waits."""
         if not self._begun or self._over or (self._task is not None and not self._task.done()):
             return
         if self._waiting or self._new(self._specs()):
@@ -98,7 +98,7 @@ class SessionEvents:
         self.wake()
 
     def end(self) -> asyncio.Task[None] | None:
-        """Tell "shutdown" to who has heard "start", if this was not done; return the task to wait for, or None."""
+        """Deliver "shutdown" to the files that got "start", if this was not done; return the task to wait for, or None."""
         if self._over:
             return None
         self._over = True
@@ -132,7 +132,7 @@ class SessionEvents:
             logger.warning("Session %s: no more is said about its events.", self._session.id)
 
     def _new(self, specs: Mapping[str, CellSpec]) -> dict[str, CellSpec]:
-        """Return those that have not heard "start", or whose file has changed since."""
+        """Return the files that have not got "start", or have changed since."""
         return {
             path: spec
             for path, spec in specs.items()
@@ -153,7 +153,7 @@ class SessionEvents:
             except Refusal:
                 continue
             if plan.ask is None:
-                # One that has a process for each call hears in another worker, as that of a call is not there yet.
+                # A file with a process for each call gets it in another worker, as that of a call is not there yet.
                 specs[tool.path] = replace(plan.spec, fresh=False) if plan.spec.fresh else plan.spec
         return specs
 

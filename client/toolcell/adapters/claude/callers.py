@@ -34,7 +34,7 @@ class Callers:
         self._observed = False  # whether the application passes messages on
 
     def hooked(self, use_id: str, session_id: str, agent_name: str) -> None:
-        """The hook has told of a use."""
+        """Take a use that the hook has reported."""
         _keep(self._callers, use_id, (session_id, agent_name or MAIN))
 
     def observed(self, message: Message) -> None:

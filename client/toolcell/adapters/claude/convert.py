@@ -44,7 +44,7 @@ def tool_of(info: ToolInfo) -> types.Tool:
         description=info.description,
         # A schema without properties is read as the properties themselves.
         input_schema={"type": "object", "properties": {}, **info.input_schema},
-        # What the author has not said is left out: a hint that is missing means the worst, one that is there is a claim.
+        # What the author has not declared is left out: a hint that is missing means the worst, one that is there is a claim.
         annotations=types.ToolAnnotations(
             read_only_hint=info.read_only or None,  # such calls of one message run side by side
             destructive_hint=info.destructive,
@@ -78,7 +78,7 @@ def _blocks(outcome: Outcome) -> Iterator[types.ContentBlock]:
             case ImageData():
                 yield _text(str(block))
             case FileData(data, mime_type, name):
-                # Claude Code keeps it as a file and tells the model where; the name is said here.
+                # Claude Code keeps it as a file and tells the model where; the name is here.
                 yield _text(str(block))
                 resource = types.BlobResourceContents(
                     uri=f"attachment:///{quote(name, safe='')}",

@@ -1,4 +1,4 @@
-"""The options of an agent, with the tools beside whatever else the user has in them."""
+"""The options of an agent, with our tools added to what the user has in them."""
 
 from __future__ import annotations
 

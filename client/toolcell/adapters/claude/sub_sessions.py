@@ -99,7 +99,7 @@ def _for(options: ClaudeAgentOptions, one: ClaudeSubSession) -> ClaudeAgentOptio
 
 
 async def _interrupt(client: ClaudeSDKClient) -> None:
-    """End the turn before the client: one that only loses its tools goes on to ask the model what to do about it."""
+    """End the turn before the client: one that only loses its tools asks the model what to do about it."""
     with (
         suppress(Exception),
         anyio.move_on_after(INTERRUPT_SECONDS_MAX),

@@ -76,7 +76,7 @@ METHOD_NOT_FOUND = -32601  # of JSON-RPC
 ROOM_BYTES = 1024
 """For the daemon's notice, the message of a failure, and our own note."""
 UPDATE_SECONDS = 1.0
-"""Between two lines of partial results in a timeline, where each line stays for a while."""
+"""Between two lines of partial results in a timeline, where each line is shown for a while."""
 
 
 class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
@@ -101,7 +101,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
     async def create_session(
         self, client: CopilotClient, *, ask: Asked | None = None, **options: Any
     ) -> CopilotSession:
-        """As `client.create_session(**options)`, with the directory's tools beside those in `tools`.
+        """As `client.create_session(**options)`, with the directory's tools added to those in `tools`.
 
         `ask` answers the questions of tools; without it `on_permission_request` does. Raises ValueError where the
         session is to work in another directory.
@@ -146,7 +146,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         return self._made(await made.client.create_session(**options), conversation)
 
     async def _prepare(self, made: SessionSettings) -> tuple[Conversation, dict[str, Any]]:
-        """What a session of ours has beside what its host wants."""
+        """The options that a session of ours has in addition to those of its host."""
         options: dict[str, Any] = {"working_directory": self.directory, **made.options}
         if _resolved(options["working_directory"]) != self.directory:
             raise ValueError(
@@ -253,7 +253,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         )
 
     async def leave(self) -> None:
-        """End the turns that tools began; sessions of the host's own go on, without our tools."""
+        """End the turns that tools began; sessions of the host's own continue, without our tools."""
         await self._sub_sessions.leave()
         for task in self._tasks:
             task.cancel()
@@ -364,7 +364,7 @@ def _resolved(directory: str | os.PathLike[str]) -> str:
 
 
 async def _log(session: CopilotSession, line: str) -> None:
-    """Show a line in the session's timeline, where it does not stay and the model does not read it."""
+    """Show a line in the session's timeline, where it is shown for a while and the model does not read it."""
     try:
         await session.log(line, ephemeral=True)
     except Exception as error:  # noqa: BLE001  the SDK's; a call continues when its progress cannot be shown

@@ -179,7 +179,7 @@ def _add_calls(app: FastAPI, sessions: GatewaySessions) -> None:
 
     @app.delete("/api/calls/{call_id}", status_code=202, responses=_some(404))
     async def abort_call(call_id: str) -> None:
-        """Abort a call; how it ended is told to who called."""
+        """Abort a call; the caller gets its outcome."""
         running = next((held.calls[call_id] for held in sessions.every if call_id in held.calls), None)
         if running is None:
             raise _Fault(

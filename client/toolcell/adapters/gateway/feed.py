@@ -1,6 +1,6 @@
 """What the calls of a gateway tell, to all readers: one queue for each, bounded.
 
-A reader that is too slow loses the oldest events and is told how many; a tool never waits for one.
+A reader that is too slow loses the oldest events and gets their number; a tool never waits for one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNREAD_MAX = 1024
 UNREAD_BYTES_MAX = 256 * 1024 * 1024
 """Of these events together, more than one call has: 16 MiB of arguments and of a result, in escapes of ASCII thrice that."""
 QUIET_SECONDS = 15.0
-"""After as long without an event a reader gets a comment, so that a connection that is gone is noticed."""
+"""After as long without an event a reader gets a comment, so that a closed connection is noticed."""
 
 Name: TypeAlias = Literal["tool_use", "message", "tool_result", "error", "completed", "tools", "gap"]
 

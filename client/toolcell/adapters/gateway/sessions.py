@@ -41,7 +41,7 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunningCall:
-    """A call, and the task that ends when it has and everything that it told is in the feed."""
+    """A call, and the task that ends when it has and all of its events are in the feed."""
 
     call: Call
     ended: asyncio.Task[Outcome]
@@ -213,7 +213,7 @@ class GatewaySessions:
                 held = GatewaySession(session_id, session)
                 self._sessions[session_id] = held
                 try:
-                    if not opened.done():  # else who opened it has gone
+                    if not opened.done():  # else the request that opened it has ended
                         opened.set_result(held)
                     if self._ending:
                         held.left.set()
@@ -223,7 +223,7 @@ class GatewaySessions:
                     del self._sessions[session_id]
                     if held.idle is not None:
                         held.idle.cancel()
-            # The calls have ended with the session; what they told last is passed on by their own tasks.
+            # The calls have ended with the session; their last events are passed on by their own tasks.
         except (Unavailable, Refused) as error:
             if not opened.done():
                 opened.set_exception(error)
@@ -231,7 +231,7 @@ class GatewaySessions:
             self._count -= 1
 
     def _rest(self, held: GatewaySession) -> None:
-        """Leave a session after a time without a request; the one of requests that name none stays."""
+        """Leave a session after a time without a request; the one of requests that name none is kept."""
         if held.idle is not None:
             held.idle.cancel()
             held.idle = None

@@ -1,7 +1,7 @@
-"""The SDK's server with our handlers, and one that a host of HTTP talks to, with one stay behind it.
+"""The SDK's server with our handlers, and one that a host of HTTP talks to, with one session behind it.
 
-When the host's session ends, its requests are cancelled, and they return when their tools have stopped; then the stay
-ends, and with it whatever else it had.
+When the host's session ends, its requests are cancelled, and they return when their tools have stopped; then the
+session ends, with everything that it had.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ class Bridge:
         self, surroundings: HostContext, *, socket: str | None = None, daemon: Start = "start"
     ) -> None:
         self._surroundings = surroundings
-        self._stay = HostSession(surroundings, HostLink(socket, daemon))
+        self._session = HostSession(surroundings, HostLink(socket, daemon))
 
     @property
     def busy(self) -> bool:
         """Whether a call runs."""
-        return self._stay.busy
+        return self._session.busy
 
     async def run(
         self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]
     ) -> None:
         """Serve until the host ends its input. Cancelled, it leaves in the same way."""
-        async with self._stay as stay:
-            serving = host_server(stay)
+        async with self._session as session:
+            serving = host_server(session)
             options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
             await serving.run(read, write, options)
 
 
 class Handlers(Protocol):
-    """What answers the requests of hosts: one stay, or the one of many that a request belongs to."""
+    """What answers the requests of hosts: one session, or the one of many that a request belongs to."""
 
     async def list_tools(
         self, context: Context, params: types.PaginatedRequestParams | None
@@ -107,13 +107,13 @@ def server(
     )
 
 
-def host_server(stay: HostSession) -> Server[Any]:
+def host_server(session: HostSession) -> Server[Any]:
     """The SDK's server for one host, with what a host that shakes hands may say besides."""
-    serving = server(stay)
+    serving = server(session)
     # Not arguments of the constructor, which warns that the protocol of 2026-07-28 has no such messages.
-    serving.add_request_handler("logging/setLevel", types.SetLevelRequestParams, stay.set_level)
+    serving.add_request_handler("logging/setLevel", types.SetLevelRequestParams, session.set_level)
     serving.add_notification_handler(
-        "notifications/roots/list_changed", types.NotificationParams, stay.roots_changed
+        "notifications/roots/list_changed", types.NotificationParams, session.roots_changed
     )
     return serving
 

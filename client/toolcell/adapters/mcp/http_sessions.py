@@ -1,13 +1,13 @@
-"""Many hosts over HTTP: one stay for each MCP session, or for each host where the protocol has no sessions.
+"""Many hosts over HTTP: a session of its own for each MCP session, or for each host where the protocol has no sessions.
 
 Up to 2025-11-25 a host opens a session, says its id with every request and deletes it in the end. Each is a `Bridge`
-of its own, over the SDK's transport. What goes on in a session ends with it: deleted, idle for too long, or because
-the server ends. A host that only drops the connection of a call has not cancelled it, says the protocol; the call ends
-by its own limits. The newest messages of a session are kept, so that the host can come back for the result.
+of its own, over the SDK's transport. What runs in a session ends with it: when it is deleted or idle for too long, or when
+the server ends. By the protocol a host that only drops the connection of a call has not cancelled it; the call ends by its
+own limits. The newest messages of a session are kept, so that the host can come back for the result.
 There are so many places, and a host that is silent does not keep its own: for a new one, the session goes that was not used
 for the longest time and has no request and no call under way. Its host gets 404 and opens another, as the protocol says.
 Since 2026-07-28 every request stands alone, and closing its connection is the cancellation. Who gives itself the same
-name and can answer questions, or cannot, shares a stay, so that a host that comes back with an answer finds its call.
+name and can answer questions, or cannot, shares a session, so that a host that comes back with an answer finds its call.
 
 All hosts are served the directory that the server was started for: a client on the network does not choose
 what is run.
@@ -70,7 +70,7 @@ class HttpSessions:
             serving, stateless=True, max_request_body_size=BODY_BYTES_MAX
         )
         self._running = self._manager.run()
-        # All mutable state: the MCP sessions by their id, the stays of hosts without one, the requests under way.
+        # All mutable state: the MCP sessions by their id, the sessions of hosts without one, the requests under way.
         self._group = asyncio.TaskGroup()
         self._sessions: dict[str, _McpSession] = {}
         self._guests: dict[tuple[str, bool], _HttpSession] = {}
@@ -186,7 +186,7 @@ class HttpSessions:
                 assert transport.idle_scope is not None
                 with transport.idle_scope:
                     await session.bridge.run(read, write)
-        except Exception:  # noqa: BLE001  the SDK's, or ours; the other sessions go on
+        except Exception:  # noqa: BLE001  the SDK's, or ours; the other sessions are served
             _log.exception("An MCP session has failed.")
         finally:
             self._sessions.pop(session_id, None)
@@ -200,53 +200,53 @@ class HttpSessions:
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """The tools."""
-        async with self._at(context) as stay:
-            return await stay.list_tools(context, params)
+        async with self._at(context) as session:
+            return await session.list_tools(context, params)
 
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         """A call."""
-        async with self._at(context) as stay:
-            return await stay.call_tool(context, params)
+        async with self._at(context) as session:
+            return await session.call_tool(context, params)
 
     async def list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """The outputs that were cut."""
-        async with self._at(context) as stay:
-            return await stay.list_resources(context, params)
+        async with self._at(context) as session:
+            return await session.list_resources(context, params)
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """A range of one."""
-        async with self._at(context) as stay:
-            return await stay.read_resource(context, params)
+        async with self._at(context) as session:
+            return await session.read_resource(context, params)
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """The ids of these."""
-        async with self._at(context) as stay:
-            return await stay.complete(context, params)
+        async with self._at(context) as session:
+            return await session.complete(context, params)
 
     async def listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """A subscription to changes."""
-        async with self._at(context) as stay:
-            return await stay.listen(context, params)
+        async with self._at(context) as session:
+            return await session.listen(context, params)
 
     def _schema(self, tool: str) -> Mapping[str, Any] | None:
         """For the check of headers that repeat arguments; without earlier sessions there are none."""
         for guest in self._guests.values():
-            catalog = guest.stay.catalog
+            catalog = guest.session.catalog
             if catalog is not None and tool in catalog.tools:
                 return catalog.tools[tool].input_schema
         return None
 
     @asynccontextmanager
     async def _at(self, context: Context) -> AsyncGenerator[HostSession]:
-        """The stay of the host that sent a request, kept while the request lasts."""
+        """The session of the host that sent a request, kept while the request lasts."""
         key = client_name(context), can_elicit(context)
         guest = self._guests.get(key)
         if guest is None:
@@ -263,7 +263,7 @@ class HttpSessions:
             await guest.there.wait()
             if guest.dismissed.is_set():
                 raise MCPError(types.INTERNAL_ERROR, "The session has failed; try again.")
-            yield guest.stay
+            yield guest.session
         finally:
             guest.requests -= 1
             guest.last_used = asyncio.get_running_loop().time()
@@ -272,13 +272,13 @@ class HttpSessions:
                 guest.leaves = loop.call_later(IDLE_SECONDS, self._dismiss, key)
 
     async def _guest(self, key: tuple[str, bool], guest: _HttpSession) -> None:
-        """One host's stay, until it is dismissed."""
+        """One host's session, until it is dismissed."""
         try:
-            async with guest.stay:
+            async with guest.session:
                 guest.there.set()
                 await guest.dismissed.wait()
-        except Exception:  # noqa: BLE001  ours; the other hosts go on
-            _log.exception("The stay of a host has failed.")
+        except Exception:  # noqa: BLE001  ours; the other hosts are served
+            _log.exception("The session of a host has failed.")
         finally:
             if self._guests.get(key) is guest:
                 self._dismiss(key)
@@ -290,7 +290,7 @@ class HttpSessions:
         quiet = [
             (guest.last_used, key)
             for key, guest in self._guests.items()
-            if not guest.requests and not guest.stay.busy
+            if not guest.requests and not guest.session.busy
         ]
         if not quiet:
             raise MCPError(types.INTERNAL_ERROR, "Too many hosts have calls under way.")
@@ -356,8 +356,8 @@ class _McpSession:
 class _HttpSession:
     """A host without a session, and how many of its requests are under way."""
 
-    def __init__(self, stay: HostSession) -> None:
-        self.stay = stay
+    def __init__(self, session: HostSession) -> None:
+        self.session = session
         self.requests = 0
         self.last_used = 0.0
         self.leaves: asyncio.TimerHandle | None = None

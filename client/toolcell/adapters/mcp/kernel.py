@@ -64,8 +64,8 @@ class Kernel:
         """`root` is the host's first root, if it was asked for it and has one."""
         self._surroundings = surroundings
         self._conversation = conversation
-        self._stay = HostSession(surroundings, link, root)
-        self._server = host_server(self._stay)
+        self._session = HostSession(surroundings, link, root)
+        self._server = host_server(self._session)
         outbound = _Outbound(conversation)
         self._notifying = NotifyOnlyOutbound(outbound)
         self._runner = ServerRunner(self._server, Connection.for_loop(outbound), {})
@@ -76,24 +76,24 @@ class Kernel:
         self._envelope: tuple[object, object, Connection] | None = None
 
     async def __aenter__(self) -> Self:
-        await self._stay.__aenter__()
+        await self._session.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._stay.__aexit__(kind, error, traceback)
+        await self._session.__aexit__(kind, error, traceback)
 
     # Of the server
 
     async def resume(self, request: Request, tools: Mapping[str, ToolInfo]) -> None:
         """Take over from a list that was answered with these tools."""
-        await self._stay.resume(self._context(Exchange(self._conversation, request.id), request), tools)
+        await self._session.resume(self._context(Exchange(self._conversation, request.id), request), tools)
 
     async def list_tools(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
         """The result of `tools/list`. Raises PeerError."""
         with _translated(modern=request.host is not None):
-            value = {"tools": await self._stay.offered(self._context(exchange, request))}
+            value = {"tools": await self._session.offered(self._context(exchange, request))}
         return value if request.host is None else wire.cacheable(value)
 
     async def call_tool(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
@@ -103,7 +103,7 @@ class Kernel:
             params = types.CallToolRequestParams.model_construct(
                 name=request.params["name"], arguments=request.params.get("arguments")
             )
-            result = await self._stay.call_tool(context, params)
+            result = await self._session.call_tool(context, params)
             value = result.model_dump(by_alias=True, mode="json", exclude_none=True)
             if isinstance(result, types.CallToolResult) and all(map(_is_text, result.content)):
                 del value["resultType"]  # which up to 2025-11-25 there is none of
@@ -230,7 +230,7 @@ class Kernel:
         )
 
     def _shaken(self) -> Connection:
-        """The connection of a host that shakes hands; it hears of a handshake that was answered without it."""
+        """The connection of a host that shakes hands; it is given a handshake that was answered without it."""
         connection = self._runner.connection
         handshake = self._conversation.handshake
         if handshake is not self._handshake and handshake is not None:
@@ -290,7 +290,7 @@ class _Dispatched:
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        """Whether the host has cancelled; that is told by cancelling the task."""
+        """Whether the host has cancelled; cancelling the task says so."""
         return anyio.Event()
 
     async def send_raw_request(
@@ -310,7 +310,7 @@ class _Dispatched:
 
 
 class _Acknowledged(_Dispatched):
-    """A subscription whose host was told that it holds, so that it is not told again."""
+    """A subscription that was confirmed to its host already."""
 
     told = False
 
@@ -348,7 +348,7 @@ def refusal_of(error: ValidationError) -> dict[str, Any]:
 
 
 def _supported(params: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is said to a handshake that comes after a request with an envelope."""
+    """The answer to a handshake that comes after a request with an envelope."""
     supported, requested = list(MODERN_PROTOCOL_VERSIONS), (params or {}).get("protocolVersion")
     if not isinstance(requested, str):
         return {"supported": supported}

@@ -36,7 +36,7 @@ def is_wanted(level: types.LoggingLevel, wanted: types.LoggingLevel | None) -> b
 
 
 class LogRecords:
-    """The records of one call that were not told yet."""
+    """The records of one call that were not sent yet."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool

@@ -4,8 +4,8 @@ A question goes to the person through elicitation, in the way of the protocol th
 Up to 2025-11-25 it is a request of ours, while theirs is open. From 2026-07-28 on it is the answer to their request,
 and they repeat the request with the person's answer: then the call outlives the request, and the repeated request joins
 the call again. A call without a repeated request is ended by the daemon, which denies a question after ten minutes. It cannot
-be told sooner: a host whose person thinks and one that has dropped the question are equally silent, and other calls in
-between prove nothing, as hosts call side by side. What is evident is the end of the host, which ends the stay.
+be known sooner: a host whose user thinks and one that has dropped the question are equally silent, and other calls in
+between prove nothing, as hosts send calls in parallel. Only the end of the host is certain, and ends its session.
 
 What a tool asks the host itself for (`mcp.input`) goes the same way: a form of its own, a completion of the host's model,
 the roots. A host that has not declared the capability is not asked.
@@ -88,7 +88,7 @@ class ToolCall:
         self.attached = False  # whether a request waits for it
         self._context: Context | None = None
         self._rising = _RisingProgress()
-        self._progress: Progress | None = None  # the newest that was not told
+        self._progress: Progress | None = None  # the newest that was not sent
         self._line = ""  # of the newest update or the newest title, if it came after that
         self._title: str = ""  # that comes with all metadata
         self._news = asyncio.Event()
@@ -185,10 +185,10 @@ class ToolCall:
                 raise ToolError(f"{self._host()} has not declared the capability {name}")
         if taken := wanted.keys() & self._put.keys():
             raise ToolError(f"a request called {min(taken)} is open already")
-        said = await self._request(wanted)
+        given = await self._request(wanted)
         return {
             name: answer.model_dump(by_alias=True, mode="json", exclude_none=True)
-            for name, answer in said.items()
+            for name, answer in given.items()
         }
 
     def _host(self) -> str:
@@ -226,14 +226,14 @@ class ToolCall:
         return types.InputRequiredResult(input_requests=questions, request_state=self._state(self._times))
 
     def _answer(self, answers: types.InputResponses) -> None:
-        """Take in what was said; a question that was not answered, or with what is no answer to it, is put again."""
-        for name, said in answers.items():
+        """Take the answers; a question without one, or with one of another type, is put again."""
+        for name, answer in answers.items():
             request, future = self._put.get(name, (None, None))
-            if request is None or future is None or not isinstance(said, RESULTS[request.method]):
+            if request is None or future is None or not isinstance(answer, RESULTS[request.method]):
                 continue
             del self._put[name]
             if not future.done():
-                future.set_result(said)
+                future.set_result(answer)
 
     async def _tell_records(self, context: Context) -> None:
         for params in self._records.take():
@@ -260,10 +260,10 @@ def _has_errors_for_it(context: Context) -> bool:
 
 
 class _RisingProgress:
-    """The progress of one request, of which every notification must say more than the one before.
+    """The progress of one request, in which every notification must be higher than the one before.
 
-    A tool may say the same again, or less, and a sign of life says nothing new at all. Both go out as the smallest step
-    upwards, with a message where a host would show the figure; a host that counts silence hears it.
+    A tool may report the same again, or less, and a sign of life has no figure. Both are sent as the smallest step
+    upwards, with a message where a host would show the figure; so a host that measures silence gets a notification.
     """
 
     __slots__ = ("_last", "message", "total")
@@ -274,7 +274,7 @@ class _RisingProgress:
         self.message = ""
 
     def report(self, done: float, total: float | None, message: str) -> float:
-        """What the tool said; the figure to send."""
+        """Take what the tool reported; return the figure to send."""
         self.message = message
         self.total = total if total is not None and math.isfinite(total) else None
         if math.isfinite(done) and (self._last is None or done > self._last):

@@ -1,6 +1,6 @@
 """The daemon that a command talks to: the one that runs, else where that makes sense a private one.
 
-A private daemon ends with the command. It is also the way to a tool file that lies anywhere: it is told to look at
+A private daemon ends with the command. It is also the way to a tool file that lies anywhere: it is started for
 that file alone. A source in a temporary configuration would not do, because whatever else lies in the file's directory
 would be loaded too, and loading is running; nor would a link in a temporary directory, because the file's `__file__`
 and the modules beside it would be others.
@@ -58,7 +58,7 @@ async def daemon(
 ) -> AsyncGenerator[Daemon]:
     """The user's daemon if it runs, else a private one, or with `shared` the user's. Raises Failure for one that hangs.
 
-    For files of their own, and for `tests`, always a private one: it is told what it is for when it starts.
+    For files of their own, and for `tests`, always a private one: it gets its files when it starts.
     """
     from toolcell.client._launch.daemon import Private, find
 
@@ -135,7 +135,7 @@ async def _answers(socket: str) -> bool:
         except TimeoutError:
             return False
         except OSError:
-            pass  # it has ended meanwhile, which the request is told
+            pass  # it has ended meanwhile, as the request says
     return True
 
 
@@ -149,7 +149,7 @@ def no_answer(socket: str) -> Failure:
 
 
 def listener(socket: str) -> int | None:
-    """The process that listens on a socket, by the kernel's account; None if it cannot be told."""
+    """The process that listens on a socket, by the kernel's account; None if that is not known."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:

@@ -28,7 +28,7 @@ def unusable(directory: str | None = None) -> Failure | None:
         path.encode()
     except UnicodeEncodeError:
         message = f"The path of the {'current ' if directory is None else ''}directory is not UTF-8: {printable(path)}"
-        remedy = "Rename it: agents and tools are told of directories in UTF-8."
+        remedy = "Rename it: agents and tools get the names of directories in UTF-8."
         return Failure(Exit.USAGE, "usage", message, remedy)
     return None
 

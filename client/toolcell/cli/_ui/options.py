@@ -80,14 +80,14 @@ def everywhere(
         typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Keep what was said before the name of the command."""
+    """Keep the options before the name of the command."""
     context.obj = _merged(CommandContext(), directory, socket, as_json, quiet)
 
 
 def _merged(
     before: CommandContext, directory: str | None, socket: str | None, as_json: bool, quiet: bool
 ) -> CommandContext:
-    """What was said, on top of what was said before."""
+    """The options, on top of those before the name of the command."""
     if socket is not None:
         before = replace(before, socket=os.path.abspath(socket))  # it is not moved by -C
     if directory is not None:
@@ -193,7 +193,7 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
 async def _interruptible(ending: Coroutine[Any, Any, Exit]) -> Exit:
     """Await a command. ^C cancels it, and once more if it has not ended in time; the second ^C leaves at once.
 
-    The loop hears of the signal through a descriptor. asyncio's own handler for ^C has none, so that a signal which
+    A descriptor tells the loop of the signal. asyncio's own handler for ^C has none, so that a signal which
     comes as the loop is about to wait has no effect until something else wakes it.
 
     Raises:

@@ -16,7 +16,7 @@ from .format import clean, until
 __all__ = ["message", "remarks", "result"]
 
 DENIED = "Denied: "  # how `context.ask` begins what a model reads; here the kind says it
-HANDLE_CHARACTERS_SHOWN = 10  # "o-" and 40 of its 128 bits: a beginning is enough, and it stays unambiguous
+HANDLE_CHARACTERS_SHOWN = 10  # "o-" and 40 of its 128 bits: a beginning is enough and unambiguous
 
 
 def message(tool: str, outcome: Outcome) -> str:
@@ -31,8 +31,8 @@ def message(tool: str, outcome: Outcome) -> str:
 
 def result(outcome: Outcome) -> str:
     """What goes to stdout: the content, unless the message says the same."""
-    said = "\n".join(block.text if isinstance(block, Text) else str(block) for block in outcome.content)
-    return "" if not outcome.ok and said.strip() == outcome.message.strip() else said
+    text = "\n".join(block.text if isinstance(block, Text) else str(block) for block in outcome.content)
+    return "" if not outcome.ok and text.strip() == outcome.message.strip() else text
 
 
 def remarks(tool: str, outcome: Outcome, now: datetime) -> Iterator[str]:

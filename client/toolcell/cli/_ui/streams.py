@@ -39,7 +39,7 @@ ERRORS: Final = "backslashreplace"
 
 
 class EscapingStream(io.TextIOWrapper):
-    """A text stream that escapes control characters; tabs and ends of lines stay."""
+    """A text stream that escapes control characters; tabs and ends of lines are kept."""
 
     failure: OSError | None = None
     """Why a text could not be written; an unbuffered stream (`PYTHONUNBUFFERED`) holds nothing to try again."""
@@ -93,7 +93,7 @@ def leave_output() -> None:
 
 
 def escape_standard_streams() -> None:
-    """Make stdout and stderr of this process escaping streams; streams that tests replaced stay."""
+    """Make stdout and stderr of this process escaping streams; streams that tests replaced are kept."""
     sys.stdout = _escaping(sys.stdout)
     sys.stderr = _escaping(sys.stderr)
 

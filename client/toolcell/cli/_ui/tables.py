@@ -73,9 +73,9 @@ def styled(text: str, code: str, stream: TextIO) -> str:
 
 def columns_of(stream: TextIO) -> int:
     """Return the columns of a terminal; $COLUMNS, if it is a number, says others."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isascii() and said.isdigit() and int(said):
-        return int(said)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or COLUMNS_DEFAULT
     except (OSError, ValueError):
@@ -105,7 +105,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def prose(text: str, stream: TextIO) -> str:
-    """Return text for a stream: for a terminal its lines are wrapped, and go on below their own beginning.
+    """Return text for a stream: for a terminal its lines are wrapped, and continue below their own beginning.
 
     A command at the end of a line is not torn apart; it stands on a line of its own if it has no room.
     """
@@ -127,7 +127,7 @@ def prose(text: str, stream: TextIO) -> str:
 
 
 def filled(text: str, indent: str, stream: TextIO) -> str:
-    """Return a text of paragraphs, indented: for a terminal each is filled, for everything else its lines stay."""
+    """Return a text of paragraphs, indented: for a terminal each is filled, for everything else its lines are kept."""
     lines = text.splitlines()
     if stream.isatty():
         joined: list[str] = []
@@ -144,7 +144,7 @@ def filled(text: str, indent: str, stream: TextIO) -> str:
 
 
 def _hanging(line: str, width: int) -> Iterator[str]:
-    """Yield the lines of a line that may be indented or an item of a list: they go on below its words."""
+    """Yield the lines of a line that may be indented or an item of a list: they continue below its words."""
     words = _ITEM.sub("", line, count=1)
     mark = line[: len(line) - len(words)]
     for number, part in enumerate(wrapped(words, max(width - len(mark), LEAST))):
@@ -152,7 +152,7 @@ def _hanging(line: str, width: int) -> Iterator[str]:
 
 
 def fitted(message: str, stream: TextIO) -> str:
-    """Return a message for a stream: for a terminal its sentence is wrapped; what follows can be copied, and stays.
+    """Return a message for a stream: for a terminal its sentence is wrapped; what follows can be copied, and is kept.
 
     A sentence that ends with a command, such as "See: toolcell tools", is wrapped wherever it stands.
     """
@@ -182,7 +182,7 @@ def print_facts(facts: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
 def _print_fact(name: str, value: str, name_style: str = "", style: str = "") -> None:
     on_terminal = sys.stdout.isatty()
     columns = columns_of(sys.stdout)
-    # Below a long name that takes most of the line, else beside it.
+    # Below a long name that takes most of the line, else on the same line.
     below = (
         len(name) - len(name.lstrip()) + len(BELOW)
         if len(name) > max(WORD + GAP, columns // 2)
@@ -261,11 +261,11 @@ class _Columns:
 
     def print(self, row: Sequence[str], style: str = "") -> None:
         """Print a row."""
-        beside = row[: len(self._widths)]
-        lines = zip_longest(*map(wrapped, beside, self._widths), fillvalue="")
+        cells = row[: len(self._widths)]
+        lines = zip_longest(*map(wrapped, cells, self._widths), fillvalue="")
         for line in lines:
             parts: list[str] = []
-            for heading, text, width, cell in zip(self._headings, line, self._widths, beside, strict=False):
+            for heading, text, width, cell in zip(self._headings, line, self._widths, cells, strict=False):
                 padding = " " * (width - width_of(text))
                 shown = styled(printable(text), style or _colour(heading, cell), sys.stdout)
                 parts.append(padding + shown if heading in self._right else shown + padding)

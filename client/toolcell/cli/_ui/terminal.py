@@ -1,6 +1,6 @@
 """Messages, a progress line and questions, written to stderr so that stdout has only the result.
 
-The line of progress is rewritten in place, and only on a terminal. Whatever else is said takes it away first and
+The line of progress is rewritten in place, and only on a terminal. Other output removes it first and
 brings it back, so that nothing is ever mixed into it. Rich could do this too; a call should not pay for importing it.
 Nor for asyncio, which only questions and the figures of a waiting need: `toolcell call` does without it.
 """
@@ -28,7 +28,7 @@ __all__ = ["LOADING", "Terminal", "Waiting"]
 REDRAW_SECONDS: Final = 0.05  # a tool may report thousands of steps a second; an eye sees twenty
 LOADING: Final = "loading tools"
 BAR_CELLS: Final = 20
-WAITING_SECONDS: Final = 1.0  # before it is said what is waited for, and between two figures
+WAITING_SECONDS: Final = 1.0  # before a line says what is waited for, and between two figures
 ANSWER_BYTES_MAX: Final = 4096  # what a terminal passes as one line
 
 _ERASE = "\r\x1b[K"
@@ -61,7 +61,7 @@ class Terminal:
             self.say(prose(text, self._stream), end="")
 
     def log(self, text: str) -> None:
-        """Say an entry of a tool's log, whose lines stay as they are; `--quiet` leaves it out."""
+        """Say an entry of a tool's log, with its lines as they are; `--quiet` leaves it out."""
         if not self._quiet:
             self.say(text, end="")
 
@@ -159,8 +159,8 @@ class Terminal:
             self._write(printable(f"{prose(question, self._stream)}\n{choices} " if choices else question))
             self._at_start = False  # progress is not drawn into the answer
             try:
-                said = await _typed()
-                return said.strip()
+                typed = await _typed()
+                return typed.strip()
             finally:
                 self._at_start, self._line = True, line
 
@@ -179,7 +179,7 @@ class Terminal:
         try:
             write_own(self._stream, text)
             self._stream.flush()
-        except OSError:  # the reader has closed it; the call goes on, and its exit code says how it ended
+        except OSError:  # the reader has closed it; the call continues, and its exit code says how it ended
             self._stream = open(os.devnull, "w")  # noqa: SIM115  # for the rest of the process
             self.is_terminal = False
 
@@ -196,7 +196,7 @@ class Waiting:
     def __init__(self, terminal: Terminal, text: str, *, began: float | None = None) -> None:
         self.text = text
         self._terminal = terminal
-        # The mutable state: whether it has ended, and whether it has said anything.
+        # The mutable state: whether it has ended, and whether it has printed anything.
         self._ended = False
         self._shown = False
         self._began = time.monotonic() if began is None else began

@@ -44,7 +44,7 @@ def init(
     beside: Mapping[str, str] = NOTHING,
     command: str = "toolcell init",
 ) -> Exit:
-    """Write a tool that works, and say how to call it; what is there already stays.
+    """Write a tool that works, and print how to call it; existing files are kept.
 
     Args:
         context: The command's options.

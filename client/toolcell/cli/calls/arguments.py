@@ -2,7 +2,7 @@
 
 Two steps, because the second needs the tool's schema and the first can fail before any daemon is asked.
 `read` takes the words apart and fetches files; `fit` turns text into what the schema wants of it.
-Text that does not fit stays text: the tool's own validation says better what is wrong with it.
+Text of another type is passed as text: the tool's own validation has the better message.
 
 `toolcell call` imports this module for each call, so it does without `re`, and imports what few arguments need with them.
 """

@@ -78,7 +78,7 @@ class CallOptions:
     allow_all: bool = False
     private: bool = False
     events: bool = False
-    session: str | None = None  # the name of a session that stays for later commands
+    session: str | None = None  # the name of a session that is kept for later commands
 
 
 async def call(context: CommandContext, options: CallOptions) -> Exit:
@@ -244,8 +244,8 @@ def asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
             lines.append(f"  and {more} more")
         if ask.always:
             lines.append(f"  always: {clean(', '.join(ask.always))}")
-        said = await terminal.ask("\n".join(lines), "[y]es, [N]o, [a]lways?")
-        return ANSWERS.get(said.lower(), False)
+        typed = await terminal.ask("\n".join(lines), "[y]es, [N]o, [a]lways?")
+        return ANSWERS.get(typed.lower(), False)
 
     if allow_all:
         return allow
@@ -264,12 +264,12 @@ def services(terminal: Terminal) -> dict[str, Service]:
         if question.default:
             lines.append(f"  Enter alone: {clean(question.default)}")
         choices = {"select": f"1-{len(question.options)}?", "confirm": "[y]es, [N]o?", "input": ">"}
-        said = await terminal.ask("\n".join(lines), choices[question.kind])
+        typed = await terminal.ask("\n".join(lines), choices[question.kind])
         if question.kind == "confirm":
-            return ANSWERS.get(said.lower()) is True
+            return ANSWERS.get(typed.lower()) is True
         if question.kind == "input":
-            return said or question.default
-        chosen = int(said) if said.isascii() and said.isdigit() else 0
+            return typed or question.default
+        chosen = int(typed) if typed.isascii() and typed.isdigit() else 0
         return question.options[chosen - 1] if 1 <= chosen <= len(question.options) else None
 
     async def abort(call: Call, **_: object) -> None:
@@ -299,7 +299,7 @@ def interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[], 
         running.abort(f"by you after {format_seconds(loop.time() - began)}")
         terminal.interrupt(f"{running.tool}: aborting (again to leave at once)")
 
-    # Before the call is sent: its tool may run, and be heard of, at once.
+    # Before the call is sent: its first event can come at once.
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupt)
     try:

@@ -1,6 +1,6 @@
-"""Sessions that stay between commands: `toolcell call --session NAME`.
+"""Sessions that are kept between commands: `toolcell call --session NAME`.
 
-The daemon keeps a session whose client is gone for its linger. Its resume token is stored beside the socket, where only
+The daemon keeps a session without a client for its linger. Its resume token is stored beside the socket, where only
 the user and no tool can read it, under the name and the directory. The file is locked while a command uses the session,
 because a second stream would take it away from the first.
 """

@@ -124,11 +124,11 @@ def _print_story(answer: op.GetCallResponse) -> None:
         for text in answer.result.strip("\n").split("\n"):
             print(f"  {text}" if text else "")
     if outcome is not None:
-        said = [*outcome_text.remarks(call.tool, outcome, datetime.now().astimezone())]
+        lines = [*outcome_text.remarks(call.tool, outcome, datetime.now().astimezone())]
         if message := outcome_text.message(call.tool, outcome):
-            said.append(fitted(message, sys.stdout))
-        if said:
-            print("\n".join(["", *said]))
+            lines.append(fitted(message, sys.stdout))
+        if lines:
+            print("\n".join(["", *lines]))
 
 
 def _figures(facts: pb.Facts) -> Iterator[tuple[str, str]]:

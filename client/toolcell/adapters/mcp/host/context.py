@@ -5,7 +5,7 @@ request's `_meta`, a message id from the `_meta` of Claude Code or Codex, a dire
 The nearest source wins: the request, then the environment, then a name of our own.
 
 A host that names no directory and starts its servers in `/` or in the user's home, as desktop programs do, gets the
-tools for all projects only, and is told why.
+tools for all projects only, with the reason.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ID_CHARACTERS_MAX = 128  # theirs have some forty
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """What is known before the host has said anything."""
+    """What is known before the first message of the host."""
 
     session_id: str
     directory: str | None  # None: the host's first root, else `here`
@@ -88,7 +88,7 @@ class HostContext:
         )
 
     def instructions(self, capabilities: Mapping[str, Any]) -> str:
-        """What the model of a host with these capabilities is told, with why it has no tools of a project."""
+        """Instructions for the model of a host with these capabilities, with the reason why there are no tools of a project."""
         return INSTRUCTIONS if "roots" in capabilities or not self.lost else f"{INSTRUCTIONS} {self.lost}"
 
 

@@ -1,13 +1,14 @@
-"""One host's stay: one session of the daemon, and the host's calls in it.
+"""The session of one host: one session of the daemon, and the host's calls in it.
 
-The session is opened by the host's first request, because only then is known who it is, where it works, and whether
-it can put questions to a person. It is one task, `_stay`, which also passes on that the catalog has changed.
-Leaving the stay leaves the session, which ends whatever runs in it.
+The daemon's session is opened by the host's first request, because its name, its directory and its capabilities are known
+only then. It is one task, `_run_session`, which also passes on that the catalog has changed.
+Leaving the host's session closes the daemon's, which ends what runs in it.
 
 A host that changes its roots gets another session, where the first root is then; its running calls end in the old one.
 
 A host that speaks 2026-07-28 is asked for its roots with its first call, as that version has no other way. By then it
-has listed the tools of the directory that it started us in; if its root is another, it hears that the tools changed.
+has listed the tools of the directory that this process was started in; if its root is another, it is notified that the
+tools have changed.
 """
 
 from __future__ import annotations
@@ -83,17 +84,17 @@ class HostSession:
     """An asynchronous context manager; its methods are the handlers of an MCP server."""
 
     def __init__(self, surroundings: HostContext, link: HostLink, root: str | None = None) -> None:
-        """`root` is the host's first root, if it has said it; default: it is asked for it where it has roots."""
+        """`root` is the host's first root, if it is known; default: the host is asked for it where it has roots."""
         self._surroundings = surroundings
         self._link = link
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
-        # All mutable state: the session once it is asked for, and its limits, who said last that the roots are others and
-        # the task that asks for them, what the host was last shown, what its model keeps of that, by which connection it
-        # hears of changes, the calls under way and the outputs that were cut, the level of log records that it wants, the
-        # host's root once it has told, where the session is, why it is no project, and whether the host heard of that.
+        # All mutable state: the session once it is asked for, and its limits, the last notification of other roots and the
+        # task that asks for them, what the host was last shown, what its model keeps of that, by which connection it is
+        # notified of changes, the running calls and the outputs that were cut, the level of log records that it wants, the
+        # host's root once it is known, where the session is, why that is not a project, and whether the host was told why.
         self._group = asyncio.TaskGroup()
-        self._stays: set[asyncio.Task[None]] = set()  # the newest, and those whose calls have not ended
+        self._session_tasks: set[asyncio.Task[None]] = set()  # the newest, and those whose calls have not ended
         self._opened: asyncio.Future[Session] | None = None
         self._roots_news: Context | None = None
         self._following: asyncio.Task[None] | None = None
@@ -118,8 +119,8 @@ class HostSession:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for staying in self._stays:
-            staying.cancel()
+        for task in self._session_tasks:
+            task.cancel()
         await self._group.__aexit__(kind, error, traceback)
 
     @property
@@ -170,7 +171,7 @@ class HostSession:
         self._shown = tools
         if pins_definitions(client_name(context)):
             self._pinned.listed(tools)
-        if context.session.can_send_request:  # it shook hands, and hears of changes without asking
+        if context.session.can_send_request:  # it shook hands, and is notified of changes without asking
             self._listener = context.session
         await self._tell_lost(context)
 
@@ -301,12 +302,12 @@ class HostSession:
         """The session, opened now if it is not there. Raises Unavailable."""
         if self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
-            staying = self._group.create_task(self._stay(context, self._opened), name="session")
-            self._stays.add(staying)
-            staying.add_done_callback(self._stays.discard)
+            task = self._group.create_task(self._run_session(context, self._opened), name="session")
+            self._session_tasks.add(task)
+            task.add_done_callback(self._session_tasks.discard)
         return await asyncio.shield(self._opened)
 
-    async def _stay(self, context: Context, opened: asyncio.Future[Session]) -> None:
+    async def _run_session(self, context: Context, opened: asyncio.Future[Session]) -> None:
         """Be in the session until the host leaves, or moves and the last call here has ended."""
         agent = client_name(context)
         changed = asyncio.Event()
@@ -323,7 +324,7 @@ class HostSession:
                     changed.clear()
                     before, wrong = wrong, session.catalog.errors
                     if self._opened is not opened:
-                        continue  # the host has moved, and hears of the other place
+                        continue  # the host has another root, and is notified of that one
                     await self._tell_of([problem for problem in wrong if problem not in before])
                     if self._shown is not None and session.catalog.tools != self._shown:
                         await self._tell_of_change()
@@ -343,15 +344,15 @@ class HostSession:
         if not has_roots(context) or not context.session.can_send_request:
             return None
         try:
-            said = await context.session.send_request(
+            answer = await context.session.send_request(
                 types.ListRootsRequest(), types.ListRootsResult, ROOTS_SECONDS
             )
         except (MCPError, pydantic.ValidationError):
             return None  # it has none after all
-        return root_directory(str(root.uri) for root in said.roots)
+        return root_directory(str(root.uri) for root in answer.roots)
 
     async def _follow_roots(self) -> None:
-        """Open a session where the first root is now, so that the host hears of its tools."""
+        """Open a session where the first root is now, so that the host is notified of its tools."""
         while (context := self._roots_news) is not None:
             self._roots_news = None
             await self._move(await self._first_root(context))
@@ -367,8 +368,8 @@ class HostSession:
         self._root, self._opened = root, None
         self._outputs.clear()
         running = [ending for _, ending in self._talks.values()]
-        for staying in self._stays:
-            self._group.create_task(_leave(staying, running), name="leave")
+        for task in self._session_tasks:
+            self._group.create_task(_leave(task, running), name="leave")
 
     def _wants_roots(self, context: Context) -> bool:
         return (
@@ -380,11 +381,15 @@ class HostSession:
 
     async def _learn_roots(self, answers: types.InputResponses | None) -> None:
         """Take in the roots, once; where the first is not where the session is, open another there."""
-        said = (answers or {}).get(ROOTS)
-        if not self._roots_asked or self._roots_known.is_set() or not isinstance(said, types.ListRootsResult):
+        answer = (answers or {}).get(ROOTS)
+        if (
+            not self._roots_asked
+            or self._roots_known.is_set()
+            or not isinstance(answer, types.ListRootsResult)
+        ):
             return
         self._roots_known.set()
-        root = root_directory(str(root.uri) for root in said.roots)
+        root = root_directory(str(root.uri) for root in answer.roots)
         if root is not None and not same_place(root, self._surroundings.here):
             await self._move(root)
 
@@ -426,11 +431,11 @@ class HostSession:
         return await talk.input(requests)
 
 
-async def _leave(staying: asyncio.Task[None], running: Iterable[asyncio.Task[Any]]) -> None:
-    """End a stay when the calls in it have ended."""
+async def _leave(task: asyncio.Task[None], running: Iterable[asyncio.Task[Any]]) -> None:
+    """Close a session of the daemon when its calls have ended."""
     for ending in running:
         await asyncio.wait({ending})
-    staying.cancel()
+    task.cancel()
 
 
 def _warning(text: str) -> types.LoggingMessageNotification:

@@ -2,7 +2,7 @@
 
 Hot messages are answered here, as `HOT` says: the handshake, the lists and the calls of tools, `ping`, cancellation.
 Everything else is read and answered by the SDK (`toolcell.adapters.mcp.kernel`), on the same conversation: it knows what
-was agreed on from what is said here, so that no message is read twice.
+was agreed on from the answers that are made here, so that no message is read twice.
 
 Hosts wait for the first answers, some for one second only, and the SDK takes longer to import than all the rest of a start.
 So it is imported when the tools have been listed, or before that where it is needed or the host is silent. Until then
@@ -39,7 +39,7 @@ SILENCE_SECONDS: Final = 0.2
 ROOTS_SECONDS: Final = 2.0
 """For a host that says it has roots and does not answer."""
 KEPT_MAX: Final = 16
-"""Messages that are kept for the SDK while it is imported; more of them stay in the pipe."""
+"""Messages that are kept for the SDK while it is imported; further ones wait in the pipe."""
 TURN_LINES_MAX: Final = 64
 """That are read before the tasks of their requests get a turn, when so many have come at once."""
 
@@ -136,7 +136,9 @@ class StdioServer:
         async with make(self._surroundings, self._link, self._conversation, root) as kernel:
             await self._give(kernel)
             if self._listed is not None:
-                await asyncio.sleep(0)  # a subscription begins, and hears of what has changed since the list
+                await asyncio.sleep(
+                    0
+                )  # a subscription begins, and is notified of what has changed since the list
                 await kernel.resume(self._listed.request, self._listed.tools)
                 await self._give(kernel)
             self._kernel.set_result(kernel)

@@ -1,6 +1,6 @@
 """`toolcell call` without the libraries that take most of its time: asyncio, protobuf's, typer.
 
-What a command loads is what it costs: the whole command takes a quarter of a second before it has said a word to the daemon.
+What a command loads is what it costs: the whole command takes a quarter of a second before its first request to the daemon.
 This one is a loop around one socket: `plan` reads the command line, `line` speaks gRPC, `call` makes the call on it,
 `signals` has ^C abort it. What it asks and what it prints is what the whole command asks and prints: it opens a session
 that ends with the command, calls the tool in it, and offers the services for notes and for an abort; what comes is shown
@@ -9,7 +9,7 @@ by the same functions.
 It serves what most calls are, and leaves the rest to the whole command; `run` returns None then: for an option or an
 argument that it does not know, for a person at a terminal whom a tool may ask, where no daemon runs or it cannot be
 dialled, for a tool that the catalog does not have yet, and for arguments that do not fit. None means that no call was
-sent: a session without a call is all that the daemon has seen. Once the call is sent, it is told here how it ended,
+sent: a session without a call is all that the daemon has seen. Once the call is sent, its end is reported here,
 whatever happens.
 """
 

@@ -43,7 +43,7 @@ class Line:
     Attributes:
         address: The path.
         heard: Whether the daemon has answered anything.
-        ended: How the stream ended; None while it goes on.
+        ended: How the stream ended; None while it is open.
     """
 
     def __init__(self, address: str, token: str, pipe: int) -> None:
@@ -66,7 +66,7 @@ class Line:
         self._last = self._told = 0  # the highest numbers of events that were seen and acknowledged
         self._unacknowledged_bytes = 0
         self._owed_since: float | None = None
-        self._head: tuple[str, Any, bytearray] | None = None  # an event whose body goes on in chunks
+        self._head: tuple[str, Any, bytearray] | None = None  # an event whose body continues in chunks
 
     def open(self) -> None:
         """Connect, and begin the stream. Raises OSError: no daemon, or one whose queue is full."""

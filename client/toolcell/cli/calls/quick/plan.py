@@ -35,8 +35,8 @@ class Plan:
         socket: That of `--socket`; None without.
         timeout: That of `--timeout`, as text; None without.
         whole: That of `--args`; None without.
-        as_json: Whether `--json` was said.
-        quiet: Whether `--quiet` was said.
+        as_json: Whether `--json` was given.
+        quiet: Whether `--quiet` was given.
     """
 
     def __init__(self) -> None:

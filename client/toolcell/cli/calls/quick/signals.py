@@ -18,7 +18,7 @@ class Signals:
     """The signals of the command.
 
     Before the call is sent ^C ends the command at once; afterwards the first signal aborts the call, and the second one
-    ends the command. A signal that is ignored stays so until the call is sent.
+    ends the command. A signal that is ignored is ignored until the call is sent.
 
     Attributes:
         pipe: The descriptor that can be read when a signal has come.
