@@ -94,7 +94,9 @@ class HostSession:
         # notified of changes, the running calls and the outputs that were cut, the level of log records that it wants, the
         # host's root once it is known, where the session is, why that is not a project, and whether the host was told why.
         self._group = asyncio.TaskGroup()
-        self._session_tasks: set[asyncio.Task[None]] = set()  # the newest, and those whose calls have not ended
+        self._session_tasks: set[asyncio.Task[None]] = (
+            set()
+        )  # the newest, and those whose calls have not ended
         self._opened: asyncio.Future[Session] | None = None
         self._roots_news: Context | None = None
         self._following: asyncio.Task[None] | None = None
