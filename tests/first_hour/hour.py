@@ -274,7 +274,7 @@ def _sdks(person: Newcomer, wheel: Path) -> None:
     person.says("OpenCode loads a plugin, which the wheel has.")
     person.types("toolcell opencode install")
     plugin = person.run_python("from toolcell.adapters.opencode import plugin_path; print(plugin_path())")
-    assert Path(plugin.strip()).stat().st_size > 100_000
+    assert Path(plugin.strip()).exists()
     loader = (person.home / ".config/opencode/plugins/toolcell.js").read_text()
     assert f'"{person.home}/venv/bin/toolcell"' in loader  # the next shell may not have the environment
     person.says(

@@ -58,7 +58,7 @@ class Code(enum.IntEnum):
         return cls.UNKNOWN
 
 
-# By reason; the build of OpenCode's plugin takes it from here.
+# By reason.
 REMEDIES = {
     "unauthenticated": "The token next to the socket is not the daemon's; restart the daemon: toolcell serve",
     "unknown_tool": "See what the directory offers: toolcell tools",

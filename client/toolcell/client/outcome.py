@@ -71,8 +71,7 @@ class Kind(StrEnum):
         return f"Kind.{self.name}"
 
 
-# The texts of failures are built by `ending_of` and `failure_text` for every reader. The plugin of OpenCode, which is
-# JavaScript, has the same two functions in `outcome.js`; its build takes the next three constants from here.
+# The texts of failures are built by `ending_of` and `failure_text` for every reader.
 
 CUT_SHORT = frozenset({Kind.aborted, Kind.timed_out, Kind.limit_exceeded, Kind.crashed, Kind.internal})
 """Kinds whose message says how the call ended and not what kind of ending it was: "2.0 s; it stopped by itself"."""

@@ -21,7 +21,6 @@ from tests.adapters.script import Use
 __all__ = [
     "NODE_MODULES",
     "PASSWORD",
-    "PLUGIN_MODULES",
     "PROGRAM",
     "OpenCode",
     "Stay",
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 NODE_MODULES = Path(sys.prefix, "node", "node_modules")
-PLUGIN_MODULES = Path(sys.prefix, "plugin", "node_modules")
 PROGRAM = NODE_MODULES / "opencode-ai" / "bin" / "opencode.exe"
 PASSWORD = "of the server alone"
 START_SECONDS_MAX = 60

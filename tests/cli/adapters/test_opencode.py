@@ -12,7 +12,7 @@ import pytest
 
 from toolcell.adapters.opencode import entry
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli.adapters import opencode
 
 SECONDS_MAX = 30
@@ -147,17 +147,12 @@ def test_other_files_of_the_directory_stay_when_it_is_deleted(home: Path) -> Non
     assert (other.exists(), (home / USERS).exists()) == (True, False)
 
 
-def test_the_path_is_printed_or_why_there_is_none(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(entry, "PLUGIN", tmp_path / "toolcell-plugin.js")
-    with pytest.raises(Failure, match="npm registry"):
-        opencode.path(CommandContext())
-    (tmp_path / "toolcell-plugin.js").touch()
+def test_the_path_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert opencode.path(CommandContext()) is Exit.OK
     assert opencode.path(CommandContext(as_json=True)) is Exit.OK
     plain, encoded = capsys.readouterr().out.splitlines()
-    assert plain == json.loads(encoded)["path"] == str(tmp_path / "toolcell-plugin.js")
+    assert plain == json.loads(encoded)["path"] == str(entry.PLUGIN)
+    assert entry.PLUGIN.exists()
 
 
 def test_the_plugin_is_found_without_what_only_the_bridge_needs() -> None:

@@ -1,12 +1,12 @@
 """OpenCode, by two roads.
 
-The plugin: `toolcell-plugin.js` makes the tools OpenCode's own, with everything that a tool may know, tell and ask;
-`plugin_entry` is what stands for it in OpenCode's configuration. Its sources are in `plugin/`.
+The plugin: `plugin/` makes the tools OpenCode's own, with everything that a tool may know, tell and ask; `plugin_entry` is
+what stands for it in OpenCode's configuration. It is JavaScript, and speaks to the daemon by `toolcell bridge`.
 
 The bridge: `register` has a running `opencode serve` start `toolcell mcp` for a directory, and takes it back.
 
 There is no adapter class here. OpenCode's tools live in its own process, which is JavaScript: the plugin is the
-adapter, with a session of its own, and what tools request of their agent is answered there.
+adapter, with a session of the bridge, and what tools request of their agent is answered there.
 """
 
 from __future__ import annotations

@@ -6,36 +6,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["OWN_TOOLS", "OWN_TOOLS_2", "plugin_entry", "plugin_path"]
+__all__ = ["plugin_entry", "plugin_path"]
 
-OWN_TOOLS = frozenset(
-    {
-        "apply_patch", "bash", "batch", "codesearch", "edit", "glob", "grep", "invalid", "list", "lsp", "multiedit",
-        "patch", "plan_enter", "plan_exit", "question", "read", "skill", "task", "todoread", "todowrite", "webfetch",
-        "websearch", "write",
-    }
-)  # fmt: skip
-"""Of OpenCode itself; the plugin's build takes them from here."""
-
-OWN_TOOLS_2 = frozenset({"execute", "opencode", "shell", "subagent"})
-"""What OpenCode 2 has beside them."""
-
-
-PLUGIN = Path(__file__).with_name("toolcell-plugin.js")
+PLUGIN = Path(__file__).parent / "plugin" / "index.js"
 
 
 def plugin_path() -> Path:
-    """The plugin's file; OpenCode loads it by `"plugin": ["file:///…"]`. Raises FileNotFoundError in a clone without it."""
-    if not PLUGIN.exists():
-        raise FileNotFoundError(
-            f"{PLUGIN} is not there: Toolcell was installed where it could not reach the npm registry. "
-            "Install it again where it can; in a clone: make plugin"
-        )
+    """The plugin's file, which loads those beside it; OpenCode loads it by `"plugin": ["file:///…"]`."""
     return PLUGIN
 
 
 def plugin_entry(*, socket: str | None = None, start: bool = True, linger: float | None = None) -> list[Any]:
-    """An entry of the list `plugin` in OpenCode's configuration; it starts the daemon with this Python.
+    """An entry of the list `plugin` in OpenCode's configuration; it runs `toolcell bridge` with this Python.
 
     `socket` is another daemon's than the user's own; with `start=False` none is started. `linger` is for how many
     seconds a call outlives its line to the daemon.

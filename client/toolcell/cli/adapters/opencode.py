@@ -91,10 +91,7 @@ def path(context: CommandContext) -> Exit:
     """Print where the plugin is."""
     from toolcell.adapters.opencode.entry import plugin_path
 
-    try:
-        found = str(plugin_path())
-    except FileNotFoundError as error:
-        raise Failure(Exit.FAILED, "missing_plugin", str(error), "") from error
+    found = str(plugin_path())
     print(json_text({"path": found}) if context.as_json else found)
     return Exit.OK
 

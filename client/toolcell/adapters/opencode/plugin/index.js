@@ -1,14 +1,14 @@
-// The plugin: the tools of a directory as OpenCode's own, each call carried to the Toolcell daemon and back.
+// The plugin: the tools of a directory as OpenCode's own, each call carried to the Toolcell daemon and back by `toolcell bridge`.
 //
 // OpenCode 1 calls `server`, OpenCode 2 `setup`, which is in setup.js; each ignores the other. What follows is version 1.
 // OpenCode asks for the tools once, when it opens the directory. What a tool says about itself, its description and
 // its schema, is told anew with every message: the files are looked at again whenever the user says something.
 // A tool that is new since then is shown when the directory is opened again.
+import { shownUnder } from "./limits.js"
 import { Notices } from "./notices.js"
 import { attach } from "./offer.js"
 import { perform } from "./performance.js"
 import { Permissions } from "./permissions.js"
-import { shownUnder } from "./reading.js"
 import { SERVICES, Services } from "./services.js"
 import { SessionEvents } from "./session_events.js"
 import { setup } from "./setup.js"
@@ -23,7 +23,7 @@ async function server({ client, directory }, options = {}) {
   const services = new Services(client)
   const happened = new SessionEvents()
   let limits = shownUnder({}) // until the configuration is known, which is before the first call
-  const attached = await attach(
+  const session = await attach(
     { directory, options, tell },
     {
       answers: true,
@@ -32,24 +32,23 @@ async function server({ client, directory }, options = {}) {
       services: SERVICES,
     },
   ).catch((error) => error)
-  if (attached instanceof Error) return notices.missing(attached.message)
-  const { session, offered } = attached
+  if (session instanceof Error) return notices.missing(session.message)
   const announced = new Set()
-  const names = [...offered().keys()]
-  const tools = [...offered()].map(([shown, { name, description, schema }]) => [
+  const names = [...session.tools.keys()]
+  const tools = [...session.tools].map(([shown, { description, schema }]) => [
     shown,
     {
       description,
       // A version that does not know the hook below shows the properties at least, all of them as required.
       args: schema.properties ?? {},
       execute: (args, context) =>
-        perform(session, name, args, context, { shown, limits, permissions, running, services, toast }),
+        perform(session, shown, args, context, { limits, permissions, running, services, toast }),
     },
   ])
   return {
     tool: Object.fromEntries(tools),
     "tool.definition": ({ toolID }, output) => {
-      const found = names.includes(toolID) && offered().get(toolID)
+      const found = names.includes(toolID) && session.tools.get(toolID)
       if (!found) return
       output.description = found.description
       output.jsonSchema = found.schema
@@ -57,7 +56,7 @@ async function server({ client, directory }, options = {}) {
     "chat.message": async () => {
       notices.begin()
       await session.refresh()
-      const more = [...offered().keys()].filter((name) => !names.includes(name) && !announced.has(name))
+      const more = [...session.tools.keys()].filter((name) => !names.includes(name) && !announced.has(name))
       if (!more.length) return
       more.forEach((name) => announced.add(name))
       tell("warn", `New tools are shown when OpenCode is started again: ${more.join(", ")}`)
@@ -66,11 +65,11 @@ async function server({ client, directory }, options = {}) {
       services.learn(event)
       permissions.hear(event)
       const sessionEvent = happened.read(event)
-      if (sessionEvent) session.send({ sessionEvent })
+      if (sessionEvent) session.tell(sessionEvent)
     },
     config: (config) => {
       limits = shownUnder(config)
-      permissions.learn(config, [...offered()].map(([shown, { destructive }]) => ({ shown, destructive })))
+      permissions.learn(config, [...session.tools].map(([shown, { destructive }]) => ({ shown, destructive })))
     },
     dispose: () => session.close(),
   }

@@ -1,36 +1,36 @@
 // One call of OpenCode's: what it tells and asks on the way, and how it ends.
-import { attachmentsOf, failed, json, textOf } from "./outcome.js"
 import { printable } from "./printable.js"
-import { NAME, read, withHandle } from "./reading.js"
+import { reasonOf } from "./services.js"
 import { currentTrace } from "./trace.js"
 
 const BY = "by OpenCode"
 const TELL_EVERY_MS = 100 // each is a write to OpenCode's database
 const SHOW_EVERY_MS = 1_000 // a call that takes less shows nothing
 const TOAST_CHARACTERS_MAX = 300
+const ID_CHARACTERS_MAX = 200 // the bridge's bound
 
 /**
- * Run a tool for OpenCode, which has it under the name `shown`: the result, or an error with the text for the model.
+ * Run a tool for OpenCode, by the name that it has there: the result, or an error with the text for the model.
  * Returns when the tool has stopped. `toast` shows a title and a text to the user for a moment.
  */
-export async function perform(session, tool, args, context, { shown, limits, permissions, running, services, toast }) {
+export async function perform(session, tool, args, context, { limits, permissions, running, services, toast }) {
   const traceparent = currentTrace() // before anything is awaited
-  await permissions.askToRun(context, shown)
-  if (tool === NAME && !session.tools.has(NAME)) return resultOf(await read(session, args, limits), {})
-  if (context.abort.aborted) return resultOf(failed("aborted", `${BY}, before it was sent`, "client"), {})
+  await permissions.askToRun(context, tool)
+  if (context.abort.aborted) throw new Error(`aborted: ${BY}, before it was sent`)
   const request = {
-    callId: legal(context.callID),
+    id: (context.callID || crypto.randomUUID()).slice(0, ID_CHARACTERS_MAX),
     tool,
-    sessionId: context.sessionID,
-    messageId: context.messageID,
-    agentName: context.agent,
+    arguments: args,
+    session_id: context.sessionID,
+    message_id: context.messageID,
+    agent_name: context.agent,
     limits,
-    parentCallId: services.ownerOf(context.sessionID),
+    parent: services.ownerOf(context.sessionID),
     traceparent,
   }
-  const telling = new Telling(context, (text) => toast(shown, text))
-  const flight = session.call(request, args, (event, body) => telling.take(event, body))
-  const asking = new Asking(flight, context, permissions, shown)
+  const telling = new Telling(context, (text) => toast(tool, text))
+  const flight = session.call(request, (event) => telling.take(event))
+  const asking = new Asking(flight, context, permissions, tool)
   running.set(flight, asking)
   const abort = () => {
     asking.end()
@@ -38,9 +38,12 @@ export async function perform(session, tool, args, context, { shown, limits, per
   }
   context.abort.addEventListener("abort", abort, { once: true })
   try {
-    const outcome = await flight.ended
+    const { ok, text, outcome } = await flight.ended
     if (outcome.kind === "denied" && asking.denial) throw asking.denial // OpenCode knows what to do with its own
-    return resultOf(withHandle(outcome), telling.metadata)
+    if (!ok) throw new Error(text)
+    const { title = "", ...values } = outcome.metadata
+    const metadata = { ...telling.metadata, ...values }
+    return { title, output: text, metadata, attachments: attachmentsOf(outcome) }
   } finally {
     context.abort.removeEventListener("abort", abort)
     running.delete(flight)
@@ -49,20 +52,14 @@ export async function perform(session, tool, args, context, { shown, limits, per
   }
 }
 
-function resultOf(outcome, told) {
-  if (outcome.kind !== "ok") throw new Error(textOf(outcome))
-  const { title = "", ...values } = outcome.metadata
-  return {
-    title,
-    output: textOf(outcome),
-    metadata: { ...told, ...values },
-    attachments: attachmentsOf(outcome),
-  }
-}
-
-/** What the contract accepts of the model's id for a call. */
-function legal(id) {
-  return (id || crypto.randomUUID()).replace(/[^A-Za-z0-9_.:-]/g, "_").slice(0, 80)
+/** The pictures and other files of a result, as OpenCode attaches files. */
+function attachmentsOf(outcome) {
+  return outcome.content
+    .filter(({ type }) => type === "image" || type === "file")
+    .map(({ type, mime_type: mime, data, name }) => {
+      const url = `data:${mime};base64,${data}`
+      return { type: "file", mime, url, ...(type === "file" ? { filename: name } : {}) }
+    })
 }
 
 /** What a call tells about itself, as OpenCode's metadata and to its user; when there is much of it, the newest. */
@@ -80,17 +77,15 @@ class Telling {
     this.#toast = toast
   }
 
-  take({ metadata, progress, update }, body) {
-    if (metadata) {
-      this.#title = metadata.title || this.#title
-      Object.assign(this.metadata, json(metadata.values))
-      this.#show(metadata.title)
-    } else if (progress) {
-      const { done, total, message } = progress
+  take({ event, title, values, done, total, message, content }) {
+    if (event === "metadata") {
+      this.#title = title || this.#title
+      Object.assign(this.metadata, values)
+      this.#show(title)
+    } else if (event === "progress") {
       this.metadata.progress = { done, ...(total == null ? {} : { total }), message }
       this.#show([total == null ? done : `${done}/${total}`, message].filter(Boolean).join(" "))
-    } else if (update) {
-      const { content = [] } = json(body) ?? {}
+    } else if (event === "update") {
       this.#show(content.map(({ text = "" }) => text).join("\n"))
       return
     } else return
@@ -134,17 +129,15 @@ class Asking {
     this.#shown = shown
   }
 
-  async ask(ask) {
-    const { askId } = ask
-    const answer = { callId: this.#flight.id, askId, allowed: true }
+  async ask(question) {
+    const { ask } = question
     try {
-      await this.#permissions.ask(this.#context, this.#over.signal, this.#shown, ask, json(ask.details))
+      await this.#permissions.ask(this.#context, this.#over.signal, this.#shown, question)
+      this.#flight.answer({ ask, allowed: true })
     } catch (error) {
       this.denial = error
-      answer.allowed = false
-      answer.message = error?.message || "OpenCode's user said no."
+      this.#flight.answer({ ask, allowed: false, reason: reasonOf(error?.message || "OpenCode's user said no.") })
     }
-    this.#flight.respond(askId, { answer })
   }
 
   /** Take back what is still open; harmless where nothing is. */

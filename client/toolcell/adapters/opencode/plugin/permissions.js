@@ -59,7 +59,7 @@ export class Permissions {
   }
 
   /** Have the user answer a question of a tool, until the signal; rejects with OpenCode's own error. */
-  async ask(context, signal, shown, { question, permission, patterns, always }, details) {
+  async ask(context, signal, shown, { question, permission, patterns, always, details }) {
     const name = permission && this.#rules.some((rule) => rule.test(permission)) ? permission : shown
     const asked = patterns.length ? patterns : ["*"] // none at all would be allowed unasked
     if (asked.every((each) => this.#isAllowed(name, each))) return

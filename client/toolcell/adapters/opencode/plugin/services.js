@@ -2,15 +2,12 @@
 //
 // Such a session is a child of the one whose tool began it, so that its questions are shown to the same user. What it
 // calls names the call that it works for, and one that would wait for itself is refused.
-import { json } from "./outcome.js"
-
 export const ABORT = "agent.abort" // what context.abort() uses
 export const SERVICES = ["session.start", "session.send", "session.list", ABORT]
 
 const TURNS_MAX = 8 // at once
 const SESSIONS_MAX = 1_000 // that are remembered; OpenCode keeps all of them
-const RESULT_BYTES_MAX = 48 * 1024 // the contract's bound
-const REASON_CHARACTERS_MAX = 1_000
+const REASON_CHARACTERS_MAX = 1_000 // the bridge's bound
 
 /** The sessions that tools of one directory began. */
 export class Services {
@@ -39,23 +36,17 @@ export class Services {
   }
 
   /** Do what a tool requests, and reply; what goes wrong is for the tool to read. */
-  async serve(flight, { askId, service, arguments: encoded }) {
-    const reply = { callId: flight.id, askId }
+  async serve(flight, { request, service, arguments: given }) {
     try {
-      const result = Buffer.from(JSON.stringify(await this.#do(flight, service, json(encoded) ?? {})))
-      if (result.length > RESULT_BYTES_MAX) {
-        throw new Error(`the result takes ${result.length} bytes, more than ${RESULT_BYTES_MAX}`)
-      }
-      reply.result = result
+      flight.reply({ request, result: await this.#do(flight, service, given) })
     } catch (error) {
-      reply.message = String(error?.message || error).slice(0, REASON_CHARACTERS_MAX)
+      flight.reply({ request, error: reasonOf(error) })
     }
-    flight.respond(askId, { reply })
   }
 
   async #do(flight, service, { prompt, session_id: session, agent_name: agent, title }) {
     if (service === ABORT) {
-      await this.#client.session.abort({ path: { id: flight.request.sessionId }, throwOnError: true })
+      await this.#client.session.abort({ path: { id: flight.request.session_id }, throwOnError: true })
       return null
     }
     if (service === "session.list") {
@@ -79,7 +70,7 @@ export class Services {
     if (session && !this.#begun.has(session)) {
       throw new Error(`no session ${session} was begun here; session.list has those that were`)
     }
-    const caller = flight.request.sessionId
+    const caller = flight.request.session_id
     if (session && this.#waitsFor(session, caller)) {
       throw new Error(`session ${session} waits for this call, so that its answer would never come`)
     }
@@ -156,4 +147,9 @@ export class Services {
     }
     return false
   }
+}
+
+/** What went wrong, for a tool to read: without half characters, which the bridge does not take. */
+export function reasonOf(error) {
+  return String(error?.message || error).toWellFormed().slice(0, REASON_CHARACTERS_MAX).toWellFormed()
 }

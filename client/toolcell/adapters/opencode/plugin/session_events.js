@@ -1,5 +1,5 @@
 // What happens to OpenCode's sessions, told to the tools that want to hear it.
-const told = (reason, sessionId, data = {}) => ({ reason, sessionId, data: Buffer.from(JSON.stringify(data)) })
+const told = (reason, sessionId = "", data = {}) => ({ reason, session_id: sessionId, data })
 
 /** Turns OpenCode's events into the daemon's; null for all others. */
 export class SessionEvents {

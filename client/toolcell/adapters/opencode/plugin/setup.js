@@ -3,11 +3,10 @@
 // A call is that of version 1 (performance.js) with another context around it. OpenCode 2 gives a plugin no way to ask its
 // user, so what would be asked is denied: a question of a tool, and a tool that is declared destructive, unless the
 // option `destructive` is "allow".
+import { shownUnder } from "./limits.js"
 import { attach } from "./offer.js"
-import { SECOND } from "./own_names.js"
 import { perform } from "./performance.js"
 import { printable } from "./printable.js"
-import { shownUnder } from "./reading.js"
 import { ABORT, Services } from "./services.js"
 
 const LIMITS = shownUnder({}) // a plugin cannot read OpenCode's configuration
@@ -22,9 +21,10 @@ export async function setup(context, options = context.options ?? {}) {
   })
   let loaded = false
   let reloading = Promise.resolve()
-  const { session, offered } = await attach(
-    { directory, options, tell, names: SECOND },
+  const session = await attach(
+    { directory, options, tell },
     {
+      second: true,
       answers: false,
       onAsk: () => {}, // none comes
       onRequest: (flight, request) => services.serve(flight, request),
@@ -39,9 +39,9 @@ export async function setup(context, options = context.options ?? {}) {
   try {
     loaded = true
     registration = await context.tool.transform((editor) => {
-      for (const [shown, tool] of offered()) {
+      for (const [shown, tool] of session.tools) {
         try {
-          editor.add(toolOf(session, shown, tool, { services, mayDestroy: options.destructive === "allow" }))
+          editor.add(toolOf(session, tool, { services, mayDestroy: options.destructive === "allow" }))
         } catch (error) {
           if (!refused.has(shown)) tell("warn", `OpenCode does not accept the tool ${shown}: ${error?.message ?? error}`)
           refused.add(shown)
@@ -60,18 +60,18 @@ export async function setup(context, options = context.options ?? {}) {
   }
 }
 
-function toolOf(session, shown, { name, description, schema, destructive }, { services, mayDestroy }) {
+function toolOf(session, { name, description, schema, destructive }, { services, mayDestroy }) {
   const permissions = {
     async askToRun() {
       if (!destructive || mayDestroy) return
       throw new Error(
-        `${shown} is declared destructive, and OpenCode 2 gives a plugin no way to ask its user; it was not run.\n` +
+        `${name} is declared destructive, and OpenCode 2 gives a plugin no way to ask its user; it was not run.\n` +
           'To have such tools run unasked: the option "destructive": "allow" of the plugin.',
       )
     },
   }
   return {
-    name: shown,
+    name,
     description,
     input: schema,
     options: { codemode: false }, // a tool of its own, and no function of OpenCode's `execute`
@@ -88,7 +88,7 @@ function toolOf(session, shown, { name, description, schema, destructive }, { se
       }
       const toast = (_, message) => void tell({ message }).catch(() => {})
       const running = new Map() // for questions, which none comes of
-      return second(await perform(session, name, args, first, { shown, limits: LIMITS, permissions, running, services, toast }))
+      return second(await perform(session, name, args, first, { limits: LIMITS, permissions, running, services, toast }))
     },
   }
 }
