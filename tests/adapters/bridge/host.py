@@ -55,6 +55,8 @@ class Host:
         assert self.process.stdout is not None
         while line := await self.process.stdout.readline():
             await self._reads.wait()
+            if not line.endswith(b"\n"):
+                return  # a bridge that has waited for long enough
             assert line.isascii()
             async with self._news:
                 self.said.append(json.loads(line))

@@ -278,6 +278,7 @@ async def test_a_session_that_is_closed_while_it_is_opened_is_closed(host: Host)
     host.say("open", daemon="private")
     host.say("close")
     await host.hears(lambda one: one["type"] == "closed")
+    assert [one["type"] for one in host.said] == ["hello", "closed"]  # its opening was not waited for
     await host.opened()
 
 
