@@ -107,7 +107,7 @@ def kept_inspectors() -> tuple[frozenset[int], frozenset[int]]:
     if module is None:
         return frozenset(), frozenset()
     idle, templates = module._idle, module._templates  # pyright: ignore[reportPrivateUsage]
-    ends = {each._socket.fileno() for each in (*idle, *templates)} | {each._pidfd for each in idle}
+    ends = {each._socket.fileno() for each in (*idle, *templates)}
     return frozenset(each.pid for each in templates), frozenset(ends)
 
 

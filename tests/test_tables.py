@@ -28,6 +28,7 @@ A_SUFFIX: Final = re.compile(rf"[*/]*(?:{PACKAGES})?(?:{SUFFIXES})")
 """A suffix of a tool file, or the file that makes a package of tools, and nothing else."""
 SUFFIX_TABLE: Final = "client/toolcell/_file_kinds.py"
 SUFFIXES_OF_OTHERS: Final = {
+    "client/toolcell/adapters/opencode/entry.py": "the file of the plugin, which OpenCode loads",
     "daemon/toolcelld/environments/builder.py": "the records of environments are JSON files of the daemon's own",
 }
 

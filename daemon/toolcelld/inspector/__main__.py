@@ -64,12 +64,10 @@ def _be_inspector(end: int, template: int) -> NoReturn:
     try:
         linux.die_with_parent(signal.SIGKILL)
         if os.getppid() == template:
-            own = os.getpid()
             os.dup2(end, 0)
             os.dup2(end, 1)
-            with socket.socket(fileno=end) as daemon:
-                socket.send_fds(daemon, [PID.pack(own)], [os.pidfd_open(own)])
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            _send(PID.pack(os.getpid()))
             _send(CONFINED if _confine() else UNCONFINED)
             _answer()
         status = 0

@@ -84,10 +84,20 @@ class _Template:
         """Fork an inspector with its end of a socket, when everything is imported. Raises `OSError`."""
         socket.send_fds(self._socket, [FORK], [end.fileno()])
 
-    def reap(self, pid: int) -> None:
-        """Reap an inspector that was killed."""
-        with suppress(OSError):  # it has ended, and another process reaps them
-            self._socket.send(PID.pack(pid))
+    def end(self, pid: int) -> None:
+        """End an inspector, which is not reaped before. One whose template has ended is ended by the kernel."""
+        try:
+            inspector = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            if not self.has_ended:  # so the number was the inspector's when it was opened
+                signal.pidfd_send_signal(inspector, signal.SIGKILL)
+                self._socket.send(PID.pack(pid))
+        except OSError:
+            pass  # it has ended, and another process reaps them
+        finally:
+            os.close(inspector)
 
     def close(self) -> None:
         """End it and its inspectors at once, and reap it."""
@@ -111,7 +121,6 @@ class _Process:
         self._template = template
         self._socket = ours
         self.pid = 0
-        self._pidfd = -1
         self._ready = b""
         self.is_behind = False
 
@@ -122,12 +131,8 @@ class _Process:
         return self._ready == CONFINED
 
     def _meet(self) -> None:
-        if self.pid:
-            return
-        said, descriptors, _, _ = socket.recv_fds(self._socket, PID.size, 1)
-        if not descriptors:
-            raise ConnectionResetError(errno.ECONNRESET, "it could not be forked")
-        (self.pid,), (self._pidfd,) = PID.unpack(said), descriptors
+        if not self.pid:
+            (self.pid,) = PID.unpack(self._received(PID.size))
 
     def ask(self, name: str, raw: bytes) -> tuple[int, bytes]:
         """Return the kind of an answer, and the answer. Raises `OSError` where there is none; end it then."""
@@ -168,10 +173,7 @@ class _Process:
             self._meet()
         self._socket.close()
         if self.pid:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            os.close(self._pidfd)
-            self._template.reap(self.pid)
+            self._template.end(self.pid)
 
 
 _lock: Final = threading.Lock()

@@ -1,7 +1,7 @@
 """What goes over the inspector's socket: a question with a file's content, and an answer in JSON or a mistake in words.
 
 To the template from which inspectors are forked goes a message with the inspector's end of a socket, or the number of an
-inspector that was ended, to be reaped. The first message of an inspector has its number and its pidfd.
+inspector that was ended, to be reaped. The first that an inspector sends is its number.
 """
 
 from __future__ import annotations
