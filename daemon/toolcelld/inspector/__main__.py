@@ -31,8 +31,8 @@ MODULES: Final = ("resource", "toolcelld.inspector.formats", "toolcelld.sandbox.
 """What inspectors need."""
 
 
-def main() -> None:
-    """Fork inspectors until the daemon goes."""
+def main() -> NoReturn:
+    """Fork inspectors until the daemon goes; exits the process."""
     from toolcelld.inspector.wire import PID
 
     for module in MODULES:
@@ -42,7 +42,7 @@ def main() -> None:
     while True:
         asked, ends, _, _ = socket.recv_fds(daemon, PID.size, 1)
         if not asked:
-            return
+            os._exit(0)
         if not ends:
             with suppress(ChildProcessError):
                 os.waitpid(PID.unpack(asked)[0], 0)

@@ -33,6 +33,8 @@ ENTRY: Final = Path(__file__).with_name("__main__.py")
 ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell.__file__).parents[1])}))
 ANSWER_SECONDS_MAX: Final = 10.0
 """The kernel ends an inspector after a second of processor time; on a loaded machine that takes longer."""
+LEAVING_SECONDS_MAX: Final = 2.0
+"""For a template to read that the daemon goes, which takes milliseconds once it has imported."""
 PROMPT_SECONDS: Final = 0.05
 """Of processor time that an inspector has the daemon's priority for, for each question; most take some milliseconds."""
 BEHIND: Final = 10
@@ -100,8 +102,10 @@ class _Template:
             os.close(inspector)
 
     def close(self) -> None:
-        """End it and its inspectors at once, and reap it."""
+        """End it when it has reaped the inspectors that were ended, and reap it; the kernel ends the others with it."""
         self._socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(LEAVING_SECONDS_MAX)
         self._process.kill()
         self._process.wait()
 

@@ -188,6 +188,20 @@ def test_it_ends_with_the_daemon() -> None:
         assert not psutil.pid_exists(pid)
 
 
+LEAVES = """
+from toolcelld.inspector import process
+process.confinement()
+print(process._idle[0].pid, flush=True)
+"""
+
+
+def test_a_daemon_that_exits_leaves_no_inspector_to_be_reaped() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LEAVES], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not psutil.pid_exists(int(ran.stdout))
+
+
 @settings(max_examples=60)
 @given(st.sampled_from(sorted(set(FORMATS) - {"requirements"})), st.binary(max_size=300))
 def test_any_bytes_are_answered_or_are_a_mistake(name: str, raw: bytes) -> None:
