@@ -56,6 +56,20 @@ def tracked() -> list[Path]:
 OUR_MACHINES = re.compile(rb"(?<![\w~.])/(?:ro" + rb"ot|wo" + rb"rk)\b")
 
 
+TRACKED_BYTES_MAX = 100_000
+GENERATED = {".ci/lock/constraints.txt"}
+
+
+def test_no_file_that_was_built_is_tracked() -> None:
+    """What is larger than a person reads was made by a program; of these the lock alone is kept here."""
+    large = {
+        str(path.relative_to(ROOT))
+        for path in tracked()
+        if path.is_file() and path.stat().st_size > TRACKED_BYTES_MAX
+    }
+    assert large == GENERATED
+
+
 def strangers(text: bytes) -> list[bytes]:
     return OUR_MACHINES.findall(text)
 

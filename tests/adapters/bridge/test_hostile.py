@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from typing import Any
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.adapters.bridge.host import COMMAND, SECONDS_MAX, Host, bridge, environment
 from tests.daemons import RunningDaemon
 
+from toolcell.adapters.bridge.output import Output
 from toolcell.adapters.bridge.server import SESSIONS_MAX
 from toolcell.adapters.bridge.session import CALLS_MAX
-from toolcell.adapters.pipes import LINE_BYTES_MAX
+from toolcell.adapters.pipes import LINE_BYTES_MAX, Pipes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for what another process does and sends no event about."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while not true():
+            await asyncio.sleep(0.02)
 
 
 async def test_after_lines_that_are_no_messages_the_next_message_is_carried_out(host: Host) -> None:
@@ -155,10 +165,8 @@ async def test_a_host_that_does_not_read_loses_events_and_no_ends(host: Host, se
     await host.opened()
     host.pause()
     host.say("call", id="1", tool="kit_floods")
-    while not served.status().calls:
-        await asyncio.sleep(0.02)
-    while served.status().calls:
-        await asyncio.sleep(0.02)
+    await until(lambda: served.status().calls > 0)
+    await until(lambda: not served.status().calls)
     host.resume()
     ended = await host.ended("1")
     assert ended["text"] == "y" * 40_000
@@ -185,6 +193,49 @@ def test_a_host_that_neither_reads_nor_listens_is_left_when_it_ends_its_input(
             assert process.stderr.read() == b""
         finally:
             process.kill()
+
+
+def test_a_host_that_stops_reading_in_a_session_is_left_when_it_ends_its_input(served: RunningDaemon) -> None:
+    """The session waits for room for an event, and the pipe is never read."""
+    with subprocess.Popen(
+        COMMAND,
+        cwd=served.project,
+        env=environment(served),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            process.stdin.write(b'{"type": "open", "session": "s"}\n')
+            process.stdin.flush()
+            while b'"opened"' not in process.stdout.readline():
+                pass
+            process.stdin.write(b'{"type": "call", "session": "s", "id": "1", "tool": "kit_floods"}\n')
+            process.stdin.flush()
+            assert process.stdout.readline()  # it floods, and nothing more is read
+            process.stdin.close()
+            assert process.wait(SECONDS_MAX) == 0
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+async def test_a_message_waits_until_the_host_has_read_the_one_before() -> None:
+    put: list[bytes] = []
+    drained: asyncio.Queue[None] = asyncio.Queue()
+    pipes = SimpleNamespace(put=put.append, drained=drained.get)
+    output = Output(cast("Pipes", pipes))
+    telling = [asyncio.ensure_future(output.tell({"n": number})) for number in range(3)]
+    for number in range(3):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert put == [b'{"n":%d}\n' % each for each in range(number + 1)]
+        drained.put_nowait(None)
+        await telling[number]
+    await asyncio.gather(*telling)
 
 
 def test_a_host_that_closes_its_reading_end_ends_it(served: RunningDaemon) -> None:
@@ -236,5 +287,4 @@ async def test_the_calls_of_a_bridge_that_is_killed_are_aborted_by_the_daemon(se
         await host.event("update")
         host.process.kill()
         await host.wait()
-    while not (served.project / "stopped").exists() or served.status().sessions:
-        await asyncio.sleep(0.02)
+    await until(lambda: (served.project / "stopped").exists() and not served.status().sessions)

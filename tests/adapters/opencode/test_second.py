@@ -280,7 +280,7 @@ async def test_the_calls_of_a_bridge_that_dies_end_so_and_the_next_call_starts_a
     )
     assert (await host.call("t_fails", call_id="c-2"))["error"] == "The table is locked"
     assert host.bridge().pid != first.pid
-    await until((host.directory / "stopped").exists)  # the daemon aborts what nobody waits for
+    await until((host.directory / "stopped").exists)  # the daemon aborts the calls of a client that is gone
 
 
 async def test_the_bridge_ends_with_the_last_directory(host: Host, tmp_path: Path) -> None:
