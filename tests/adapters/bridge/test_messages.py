@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell.adapters.bridge import messages
-from toolcell.adapters.bridge.messages import REQUESTS, Fault, Request, read
+from toolcell.adapters.bridge.requests import REQUESTS, Fault, Request, read
 from toolcell.client import (
     FileData,
     Gap,

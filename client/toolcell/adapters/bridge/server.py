@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from toolcell.adapters.pipes import LineTooLong, Pipes
 
-from . import messages
-from .messages import Close, Fault, Open, Request
+from . import messages, requests
 from .output import Output
+from .requests import Close, Fault, Open, Request
 from .session import CALLS_MAX, BridgeSession
 
 __all__ = ["SESSIONS_MAX", "Bridge"]
@@ -60,7 +60,7 @@ class Bridge:
                 if not line:
                     return
                 if not line.isspace():
-                    self._take(messages.read(line))
+                    self._take(requests.read(line))
             except LineTooLong as error:
                 self._output.say(messages.failed(Fault("line_too_long", str(error))))
             except Fault as fault:

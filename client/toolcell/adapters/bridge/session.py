@@ -38,8 +38,8 @@ from toolcell.client import Call as Running
 from toolcell.client.callbacks import Service
 
 from . import messages
-from .messages import Abort, Answer, Call, Fault, Open, Reload, Reply, Tell
 from .output import Output
+from .requests import Abort, Answer, Call, Fault, Open, Reload, Reply, Tell
 
 __all__ = ["CALLS_MAX", "BridgeSession"]
 
