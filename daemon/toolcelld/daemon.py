@@ -47,6 +47,7 @@ from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted
 from toolcelld.pool.cell_packages import CellPackages
+from toolcelld.pool.describer import Describer
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import Preforks
 from toolcelld.pool.probe import probe_host
@@ -126,6 +127,12 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             on_shut_out=self._shut_out,
             make_worker=packages.make_worker,
         )
+        describer = Describer(
+            self._preforks.for_cell,
+            load_seconds=config.daemon.load_timeout_seconds,
+            on_change=self._worker_changed,
+            make_worker=packages.make_worker,
+        )
         spills = SpillStore(
             os.path.join(state, "outputs"),
             store,
@@ -147,6 +154,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             ruleset=Ruleset(config, self._host_paths(HostCapabilities())),  # until the host has been examined
             packages=packages,
             pool=pool,
+            describer=describer,
             spills=spills,
             catalogs=catalogs,
             watch=Watch(
@@ -246,7 +254,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     async def _describe(self, file: ToolFile) -> Description:
         try:
             spec = await look(file.directory, self.services.ruleset.describing, file)
-            description = await self.services.pool.describe(spec)
+            description = await self.services.describer.describe(spec)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
         except OSError as error:
@@ -292,7 +300,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         pool.workers_max = self.config.daemon.workers
         pool.keep_idle(self.config.daemon.worker_idle_seconds)
         pool.grace_seconds = self.config.daemon.abort_grace_seconds
-        pool.load_seconds = self.config.daemon.load_timeout_seconds
+        pool.load_seconds = self.services.describer.load_seconds = self.config.daemon.load_timeout_seconds
         self.services.watch.renew()
         catalogs = await self.services.catalogs.refresh_all()
         self.services.happenings.publish(OperatorEvent("config.reloaded"))
@@ -336,6 +344,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self._rule(hooks=await self._load_hooks(self.config))
             yield
             await services.pool.aclose()
+            await services.describer.aclose()
             self.sessions.limit_monitor.close()
         for task in sweeping:
             task.cancel()

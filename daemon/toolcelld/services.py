@@ -17,6 +17,7 @@ from toolcelld.event_log import Broadcast, EventLog, LogLine, OperatorEvent
 from toolcelld.output.spill import SpillStore
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.cell_packages import CellPackages
+from toolcelld.pool.describer import Describer
 from toolcelld.pool.pool import Pool
 from toolcelld.store import Store
 
@@ -32,6 +33,7 @@ class Services:
     ruleset: Ruleset
     packages: CellPackages
     pool: Pool
+    describer: Describer
     spills: SpillStore
     catalogs: CatalogRegistry
     watch: Watch

@@ -48,6 +48,7 @@ from toolcelld.output.spill import SpillStore
 from toolcelld.output.spill_files import list_handles
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.project import find_project
+from toolcelld.pool.describer import Describer
 from toolcelld.pool.fair_queue import Places
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import PreforkedCells
@@ -352,10 +353,12 @@ async def start_of_a_worker(tasks: asyncio.TaskGroup, _: Path, __: pytest.Monkey
         with pytest.raises(StartFailed, match="Input/output error"):
             await lease.granted
         assert places.free
-    description = await pool.describe(SPEC)
+    await pool.aclose()
+    describer = Describer(lambda _: cast("Any", None), load_seconds=10, make_worker=Broken)
+    description = await describer.describe(SPEC)
     assert description.broken is not None
     assert "Input/output error" in description.broken.message
-    await pool.aclose()
+    await describer.aclose()
 
 
 async def cell_of_a_worker(_: asyncio.TaskGroup, __: Path, ___: pytest.MonkeyPatch) -> None:

@@ -24,13 +24,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from typing import Final
 from weakref import WeakKeyDictionary, ref
 
-from toolcelld.catalog.describing.description import Broken, Description, Rejected
 from toolcelld.catalog.discovery.sources import ToolFile
-from toolcelld.cell.exit import CellExit
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import Place, is_below
 from toolcelld.lifecycle import WorkerEvent, WorkerState
@@ -40,7 +37,7 @@ from toolcelld.pool.idle import IdleWorkers
 from toolcelld.pool.lease import Lane, Lease
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
-from toolcelld.pool.startup import StartFailed
+from toolcelld.pool.startup import StartFailed, bug
 from toolcelld.pool.worker import Worker
 
 __all__ = ["Lease", "Pool"]
@@ -50,8 +47,6 @@ logger = logging.getLogger(__name__)
 WAITING_MAX: Final = 4000
 """Calls with a place in their session that wait for a worker, all sessions together: 500 sessions that use every place.
 Each is some kilobytes beside its arguments, which are bounded on their own."""
-LEAVING_MAX: Final = 4
-"""Cells that have described a file and are being ended, which takes long where others have the processors."""
 CALLS_PER_WORKER_MAX: Final = 10_000
 """After so many calls a worker is worn out: what leaks in a tool goes with it."""
 
@@ -89,7 +84,6 @@ class Pool:
         self._specs: WeakKeyDictionary[CellSpec, ref[CellSpec]] = WeakKeyDictionary()
         # Until it is known how the start has ended, so longer than they live
         self._starting: set[Worker] = set()
-        self._leaving: set[asyncio.Future[CellExit]] = set()  # the ends of those that have described a file
         self._idle = IdleWorkers(idle_seconds, self.retire, self._end_active)
         self._ids = itertools.count(1)
         self._loop = asyncio.get_running_loop()
@@ -325,8 +319,6 @@ class Pool:
         for worker in self.workers:
             self.retire(worker)
         await self._emptied.wait()
-        if self._leaving:
-            await asyncio.wait(list(self._leaving))
 
     # Deciding
 
@@ -435,7 +427,7 @@ class Pool:
             if WorkerEvent.RETIRE not in worker.events:
                 self._fail(lease, failure)
         except Exception as error:  # noqa: BLE001  # a bug of ours, which must not end the daemon
-            self._fail(lease, _bug(worker, error))
+            self._fail(lease, bug(worker, error))
         finally:
             self._starting.discard(worker)
         if worker.state is WorkerState.IDLE:
@@ -454,35 +446,6 @@ class Pool:
             self._remove(lease)
             lease.granted.set_exception(failure)
 
-    async def describe(self, spec: CellSpec) -> Description:
-        """Run a file in a cell of its own to see its tools; the cell is being ended when this returns."""
-        while len(self._leaving) >= LEAVING_MAX:
-            await asyncio.wait(list(self._leaving), return_when=asyncio.FIRST_COMPLETED)
-        worker = self._make_worker(f"d-{next(self._ids)}", spec, self._on_change)
-        try:
-            description = await worker.start(
-                self._prefork_for(spec), load_seconds=self.load_seconds, describe=True
-            )
-        except Exception as error:  # noqa: BLE001  # a bug of ours, which must not end the daemon
-            failure = error if isinstance(error, StartFailed) else _bug(worker, error)
-            if worker.state is not WorkerState.DEAD:
-                await worker.end()
-            return Description(
-                broken=Broken(failure.stage, failure.message, failure.line, failure.missing_module)
-            )
-        worker.fire(WorkerEvent.RETIRE)
-        worker.cell.end()
-        if not (ended := worker.cell.ended).done():
-            self._leaving.add(ended)
-            ended.add_done_callback(self._leaving.discard)
-        if worker.printed:
-            printed = worker.printed.decode(errors="replace").strip().splitlines()
-            notice = Rejected(
-                "", f"printed while it was loaded: {(printed or [''])[0][:80]!r}; move that into a tool"
-            )
-            description = replace(description, problems=(*description.problems, notice))
-        return description
-
     def _changed(self, worker: Worker) -> None:
         if worker.state is WorkerState.DEAD and self._workers.pop(worker.id, None) is not None:
             self._idle.discard(worker)
@@ -494,8 +457,3 @@ class Pool:
             if self._waiting.count:
                 self._loop.call_soon(self._settle)
         self._on_change(worker)
-
-
-def _bug(worker: Worker, error: Exception) -> StartFailed:
-    logger.error("%r was not started", worker, exc_info=error)
-    return StartFailed("spawn", f"a bug in the daemon: {type(error).__name__}: {error}")

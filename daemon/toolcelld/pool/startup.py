@@ -7,6 +7,7 @@ bounded, because it has run code of the user by then.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from toolcell._file_kinds import is_package
@@ -29,7 +30,9 @@ from toolcelld.protocol.messages import (
     from_worker,
 )
 
-__all__ = ["StartFailed", "Startup"]
+__all__ = ["StartFailed", "Startup", "bug"]
+
+logger = logging.getLogger(__name__)
 
 ECHO_CHARACTERS_MAX: Final = 200
 LOAD_GRACE_SECONDS: Final = 1.0
@@ -56,6 +59,12 @@ class StartFailed(Exception):
         self.stage = stage
         self.message = message
         self.line = line
+
+
+def bug(worker: object, error: Exception) -> StartFailed:
+    """Return the failure of a start that raised what it must not raise, which is logged."""
+    logger.error("%r was not started", worker, exc_info=error)
+    return StartFailed("spawn", f"a bug in the daemon: {type(error).__name__}: {error}")
 
 
 class Startup:

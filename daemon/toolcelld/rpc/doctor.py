@@ -28,7 +28,7 @@ from toolcelld.inspector import process as inspector
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.pool.pool import Pool
+from toolcelld.pool.describer import Describer
 from toolcelld.sandbox import namespaces
 from toolcelld.sandbox.policy import Enclosure
 from toolcelld.store import Store
@@ -192,7 +192,7 @@ def _kernel() -> Iterator[Finding]:
             yield Finding("host", name, "missing", meaning, f"sysctl -w {name}={_MENDED[bad]}")
 
 
-async def look_at_engine(ruleset: Ruleset, pool: Pool) -> Finding:
+async def look_at_engine(ruleset: Ruleset, describer: Describer) -> Finding:
     """Tell which engine runs TypeScript, and its version, which it says itself in a cell."""
     name = "engine for TypeScript"
     engine = await asyncio.to_thread(engine_here)
@@ -206,7 +206,7 @@ async def look_at_engine(ruleset: Ruleset, pool: Pool) -> Finding:
     place = os.path.dirname(path)
     file = ToolFile(path, "user", "global", "engine", content, f"engine {engine.key}", place, engine=engine)
     try:
-        described = await pool.describe(await look(file.directory, ruleset.describing, file))
+        described = await describer.describe(await look(file.directory, ruleset.describing, file))
     except Refusal as refusal:  # no cell can be had, which the profiles say too
         return Finding("host", name, "unknown", f"{where}: {refusal.message.splitlines()[0]}")
     if described.broken is not None or not described.tools:

@@ -428,7 +428,7 @@ class Operator(rpc.OperatorServicer):
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon
         looked_at = (
-            await look_at_engine(self._services.ruleset, self._services.pool),
+            await look_at_engine(self._services.ruleset, self._services.describer),
             *await asyncio.to_thread(look_at_programs, self._services.ruleset),
             await asyncio.to_thread(look_at_inspector),
         )

@@ -8,7 +8,6 @@ import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,7 +20,7 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import Places
-from toolcelld.pool.pool import LEAVING_MAX, Pool
+from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import DEATHS_MAX, Quarantine
 from toolcelld.pool.startup import StartFailed
@@ -534,48 +533,6 @@ async def test_sessions_of_one_directory_share_one_spec_while_one_of_them_keeps_
         assert gone() is None
         another = spec("a")
         assert pool.one_of(another) is another
-
-
-class Describer:
-    """A worker that has described its file, and whose cell ends when the test says so."""
-
-    printed = b""
-
-    def __init__(self) -> None:
-        self.cell = SimpleNamespace(ended=asyncio.get_running_loop().create_future(), end=lambda: None)
-        self.state = WorkerState.IDLE
-
-    async def start(self, *_: object, **__: object) -> Description:
-        return Description()
-
-    def fire(self, _: WorkerEvent) -> None: ...
-
-
-async def test_a_file_is_described_before_its_cell_has_ended_and_few_cells_end_at_once(
-    workers: list[FakeWorker],
-) -> None:
-    born: list[Describer] = []
-
-    def make(*_: object) -> Any:
-        born.append(Describer())
-        return born[-1]
-
-    async with a_pool(workers) as pool:
-        pool._make_worker = make  # pyright: ignore[reportPrivateUsage]  # of this pool alone
-        for _ in range(LEAVING_MAX):
-            assert await pool.describe(spec("a")) == Description()
-        waiting = asyncio.ensure_future(pool.describe(spec("a")))
-        await settled()
-        assert not waiting.done()
-        born[1].cell.ended.set_result(None)
-        assert await waiting == Description()
-        closing = asyncio.ensure_future(pool.aclose())
-        await settled()
-        assert not closing.done()
-        for describer in born:
-            if not describer.cell.ended.done():
-                describer.cell.ended.set_result(None)
-        await closing
 
 
 async def test_a_full_queue_says_when_to_come_again(
