@@ -35,8 +35,8 @@ ANSWER_SECONDS_MAX: Final = 10.0
 """The kernel ends an inspector after a second of processor time; on a loaded machine that takes longer."""
 LEAVING_SECONDS_MAX: Final = 2.0
 """For a template to read that the daemon goes, which takes milliseconds once it has imported."""
-PROMPT_SECONDS: Final = 0.05
-"""Of processor time that an inspector has the daemon's priority for, for each question; most take some milliseconds."""
+PROMPT_SECONDS: Final = 0.01
+"""Of processor time that an inspector has the daemon's priority for, for each question; most take a millisecond or two."""
 BEHIND: Final = 10
 """How much lower its priority is afterwards: eight of them together have less of a processor than a cell."""
 PROCESS_CLOCK: Final = 2

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from toolcelld.files import looks
-from toolcelld.files.looks import THREADS, look
+from toolcelld.files.looks import PROMPT_MAX, PROMPT_SECONDS, SLOW_MAX, THREADS, look
 
 pytestmark = pytest.mark.anyio
 SECONDS_MAX = 20
@@ -24,6 +24,78 @@ async def test_many_looks_at_one_project_leave_room_for_another() -> None:
     finally:
         held.set()
         await asyncio.gather(*hostile)
+
+
+async def test_long_looks_at_many_projects_leave_room_for_another() -> None:
+    held = threading.Event()
+    hostile = [
+        asyncio.create_task(look(f"/{number}", held.wait, SECONDS_MAX)) for number in range(THREADS - 1)
+    ]
+    try:
+        async with asyncio.timeout(SECONDS_MAX / 2):
+            for _ in range(PROMPT_MAX):
+                assert await look("/other", lambda: "seen") == "seen"
+    finally:
+        held.set()
+        await asyncio.gather(*hostile)
+
+
+async def test_a_prompt_look_waits_for_no_slow_place() -> None:
+    """All slow places are taken, and the looks that wait for one have all prompt places but one."""
+    begun = threading.Barrier(THREADS)
+    held = [threading.Event() for _ in range(THREADS - 1)]
+
+    def work(event: threading.Event) -> None:
+        begun.wait(SECONDS_MAX)
+        event.wait(SECONDS_MAX)
+
+    hostile = [asyncio.create_task(look(f"/{number}", work, event)) for number, event in enumerate(held)]
+    await asyncio.to_thread(begun.wait, SECONDS_MAX)
+    held[0].set()  # one in a slow place ends, and the first that waits for it goes on there
+    await hostile[0]
+    async with asyncio.timeout(SECONDS_MAX / 2):
+        assert await asyncio.gather(*(look(f"/other{number}", lambda: 1) for number in range(50))) == [1] * 50
+    for event in held:
+        event.set()
+    await asyncio.gather(*hostile)
+    assert _free() == (PROMPT_MAX, SLOW_MAX)
+
+
+async def test_looks_that_are_given_up_while_they_wait_take_no_place() -> None:
+    held = threading.Event()
+    hostile = [asyncio.create_task(look(f"/{number}", held.wait, SECONDS_MAX)) for number in range(THREADS)]
+    async with asyncio.timeout(SECONDS_MAX):
+        while _free() != (0, 0):
+            await asyncio.sleep(PROMPT_SECONDS)
+    waiting = [asyncio.create_task(look(f"/other{number}", lambda: 1)) for number in range(5)]
+    await asyncio.sleep(0)
+    for task in waiting[:3]:
+        task.cancel()
+    held.set()
+    await asyncio.gather(*hostile)
+    await asyncio.gather(*waiting, return_exceptions=True)
+    async with asyncio.timeout(SECONDS_MAX):
+        while _free() != (PROMPT_MAX, SLOW_MAX):
+            await asyncio.sleep(0.001)
+
+
+async def test_a_place_that_is_given_to_a_look_as_it_is_given_up_goes_to_the_next() -> None:
+    places = looks._Places()  # pyright: ignore[reportPrivateUsage]
+    for _ in range(PROMPT_MAX):
+        await places.take()
+    given_up, following = asyncio.create_task(places.take()), asyncio.create_task(places.take())
+    await asyncio.sleep(0)
+    places.give_back()
+    given_up.cancel()
+    async with asyncio.timeout(SECONDS_MAX):
+        await following
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+
+
+def _free() -> tuple[int, int]:
+    places = looks._places  # pyright: ignore[reportPrivateUsage]
+    return places._prompt_free, places._slow_free  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_looks_at_one_project_follow_each_other() -> None:
