@@ -255,14 +255,20 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         try:
             spec = await look(file.directory, self.services.ruleset.describing, file)
             description = await self.services.describer.describe(spec)
+            broken = description.broken
+            if broken is not None and broken.missing_module:
+                remedy = await look(
+                    file.directory,
+                    self.services.ruleset.remedy,
+                    file,
+                    broken.missing_module,
+                    spec.interpreter,
+                )
+                description = replace(description, broken=replace(broken, remedy=remedy))
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
         except OSError as error:
             return Description(broken=Broken("setup", f"what its cell needs cannot be read: {error}"))
-        broken = description.broken
-        if broken is not None and broken.missing_module:
-            remedy = self.services.ruleset.remedy(file, broken.missing_module, spec.interpreter)
-            description = replace(description, broken=replace(broken, remedy=remedy))
         return description
 
     async def _load_hooks(self, config: Config) -> tuple[Hook, ...]:

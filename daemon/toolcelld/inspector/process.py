@@ -43,9 +43,9 @@ PROCESS_CLOCK: Final = 2
 """In the number of a clock that counts the processor time of another process, as clock_getcpuclockid(3) makes it."""
 ANSWER_BYTES_MAX: Final = 4 * 2**20
 MESSAGE_CHARACTERS_MAX: Final = 1000
-KEPT_MAX: Final = 256
-KEPT_BYTES_MAX: Final = 64 * 1024
-"""Of one answer; larger ones are asked for again."""
+KEPT_MAX: Final = 2000
+KEPT_BYTES_MAX: Final = 4 * ANSWER_BYTES_MAX
+"""Of all answers together. The event loop asks about what a thread asked about just before, so the latest are kept."""
 LATE: Final = b"takes more than a second to read"
 TOO_MUCH: Final = b"says too much"
 
@@ -180,10 +180,36 @@ class _Process:
             self._template.end(self.pid)
 
 
+class _Kept:
+    """The latest answers, as many as there is room for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[tuple[str, bytes], tuple[int, bytes]] = OrderedDict()  # the latest last
+        self._bytes = 0
+
+    def get(self, key: tuple[str, bytes]) -> tuple[int, bytes] | None:
+        """Return the kind of an answer, and the answer; None if it is not kept."""
+        with self._lock:
+            if (found := self._answers.get(key)) is not None:
+                self._answers.move_to_end(key)
+            return found
+
+    def put(self, key: tuple[str, bytes], found: tuple[int, bytes]) -> None:
+        """Keep an answer instead of those that were used longest ago."""
+        with self._lock:
+            if key not in self._answers:
+                self._bytes += len(found[1])
+            self._answers[key] = found
+            while len(self._answers) > KEPT_MAX or self._bytes > KEPT_BYTES_MAX:
+                _, (_, answer) = self._answers.popitem(last=False)
+                self._bytes -= len(answer)
+
+
 _lock: Final = threading.Lock()
 _templates: Final[list[_Template]] = []  # one at most
 _idle: Final[list[_Process]] = []  # the same
-_kept: Final[OrderedDict[tuple[str, bytes], tuple[int, bytes]]] = OrderedDict()  # the latest last
+_kept: Final = _Kept()
 
 
 def start() -> None:
@@ -217,10 +243,7 @@ def ask(name: str, raw: bytes) -> bytes:
         InspectionError: There is none, for a reason in the file.
     """
     key = (name, hashlib.blake2b(raw, digest_size=20).digest())
-    with _lock:
-        if (kept := _kept.get(key)) is not None:
-            _kept.move_to_end(key)
-    kind, answer = kept or _answer(key, raw)
+    kind, answer = _kept.get(key) or _answer(key, raw)
     if kind == VALUE:
         return answer
     raise InspectionError(answer.decode(errors="replace")[:MESSAGE_CHARACTERS_MAX])
@@ -251,11 +274,7 @@ def _answer(key: tuple[str, bytes], raw: bytes) -> tuple[int, bytes]:
         raise
     else:
         _give_back(process)
-    with _lock:
-        if len(found[1]) <= KEPT_BYTES_MAX:
-            _kept[key] = found
-        while len(_kept) > KEPT_MAX:
-            _kept.popitem(last=False)
+    _kept.put(key, found)
     return found
 
 

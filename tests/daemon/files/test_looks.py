@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from toolcelld.catalog.describing.description import Broken, Description
+from toolcelld.catalog.discovery.sources import ToolFile
+from toolcelld.daemon import Daemon
 from toolcelld.files import looks
 from toolcelld.files.looks import PROMPT_MAX, PROMPT_SECONDS, SLOW_MAX, THREADS, look
 
@@ -143,3 +148,26 @@ async def test_no_turn_is_kept_for_ever() -> None:
         while looks._turns:  # pyright: ignore[reportPrivateUsage]
             await asyncio.sleep(0.01)  # a thread lets go of its last work a moment after it has answered
             gc.collect()  # a future and its shield hold each other
+
+
+async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads() -> None:
+    """Both can ask the inspector, which may take a second."""
+    seen: list[str] = []
+    spec = SimpleNamespace(interpreter=None)
+
+    def looked(result: Any) -> Any:
+        seen.append(threading.current_thread().name.rpartition("_")[0])
+        return result
+
+    async def describe(_: object) -> Description:
+        return Description(broken=Broken("import", "no module", missing_module="numpy"))
+
+    ruleset = SimpleNamespace(
+        describing=lambda _: looked(spec),
+        remedy=lambda *_: looked("install it"),
+    )
+    services = SimpleNamespace(ruleset=ruleset, describer=SimpleNamespace(describe=describe))
+    file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
+    described = await Daemon._describe(cast("Daemon", SimpleNamespace(services=services)), file)  # pyright: ignore[reportPrivateUsage]
+    assert described.broken is not None
+    assert (described.broken.remedy, seen) == ("install it", ["look", "look"])

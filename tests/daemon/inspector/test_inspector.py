@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -56,8 +55,7 @@ def replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     templates: list[Any] = []
     monkeypatch.setattr(process, "_idle", idle)
     monkeypatch.setattr(process, "_templates", templates)
-    nothing: OrderedDict[str, Any] = OrderedDict()
-    monkeypatch.setattr(process, "_kept", nothing)
+    monkeypatch.setattr(process, "_kept", process._Kept())  # pyright: ignore[reportPrivateUsage]
 
     def close() -> None:
         for each in (*idle, *templates):
@@ -72,7 +70,7 @@ def replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
             "from toolcelld.inspector import __main__ as inspector, formats\n"
             "formats.FORMATS = {**formats.FORMATS, 'slow': slow}\ninspector.main()\n"
         )
-        process._kept.clear()  # pyright: ignore[reportPrivateUsage]
+        monkeypatch.setattr(process, "_kept", process._Kept())  # pyright: ignore[reportPrivateUsage]
         close()
         monkeypatch.setattr(process, "ENTRY", entry)
 
@@ -102,6 +100,22 @@ def test_one_that_hangs_or_dies_costs_one_answer(replaced: Callable[[str], None]
     assert answers.toml(b"a = 1") == {"a": 1}
     alive = children() - before
     assert len(alive) <= 1, "the one that hung is still there"
+
+
+@pytest.mark.parametrize(("size", "left"), [(1, 100), (150, 66), (9_999, 1), (10_001, 0)])
+def test_the_latest_answers_are_kept_as_far_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, size: int, left: int
+) -> None:
+    monkeypatch.setattr(process, "KEPT_MAX", 100)
+    monkeypatch.setattr(process, "KEPT_BYTES_MAX", 10_000)
+    kept = process._Kept()  # pyright: ignore[reportPrivateUsage]
+    for number in range(300):
+        for _ in range(2):  # of two threads that asked the same
+            kept.put(("toml", b"%d" % number), (0, bytes(size)))
+        kept.get(("toml", b"0"))
+    present = [number for number in range(300) if kept.get(("toml", b"%d" % number)) is not None]
+    used = [0] if left > 1 else []
+    assert present == [*used, *range(300 - left + len(used), 300)]
 
 
 BUSY = """
