@@ -172,6 +172,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     def _rule(self, **changed: Any) -> None:
         """Replace the rules; permits that were decided by those before are decided anew."""
         self.services.ruleset = replace(self.services.ruleset, **changed)
+        self.sessions.projects.mark_stale()
 
     def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""

@@ -71,11 +71,9 @@ class Admission:
         """Return the plan for calls of a tool that lower no limit. Raises `Refusal`."""
         ruleset = self._services.ruleset
         if ruleset is not self._ruleset or catalog.generation != self._generation:
-            if ruleset is not self._ruleset:
-                self._watch.renew()
             self._ruleset, self._generation = ruleset, catalog.generation
             self._plans.clear()
-        if (project := self._watch.before_call()) is not self._project:
+        if (project := self._watch.project) is not self._project:
             self._project = project
             self._plans.clear()
         if (plan := self._plans.get(name)) is not None:

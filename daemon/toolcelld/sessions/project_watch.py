@@ -10,12 +10,17 @@ the places are compared:
     after a call    a protected name that has appeared is moved aside, as the call may have made it
     after an exit   the same, as `atexit` functions run when a worker is asked to exit, long after its last call
 
+Finding the project again reads what it ships, which can take a second. So a call that comes after such a change waits while
+a thread does that (`catch_up`). The loop does it where something changes once more before the call starts, and where what
+appears is moved aside, as the next look has to know what was there.
+
 Nothing is moved where a guard refuses such names to the tool (`sandbox.guard`), nor after a tool without a sandbox: what
 appears then stays, as does what appears while no cell works in the project.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -29,6 +34,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolcell._printable import printable
 from toolcelld.calls.outcomes.moved import Moved
+from toolcelld.files.looks import look
 from toolcelld.files.paths import Place, open_place
 from toolcelld.policy.project import Looked, Project, names_in
 
@@ -72,30 +78,66 @@ class ProjectWatch:
         self._find = find
         self._on_change = on_change
         self._in_use = in_use
-        # The mutable state: the project, a descriptor of each looked directory with its change time, and what was moved.
+        # The mutable state: the project, whether it has to be found again, who does that in a thread, a descriptor of each
+        # looked directory with its change time, and what was moved.
         self.project = project
+        self.is_stale = False
+        self._finding: asyncio.Task[None] | None = None
         self._directories: list[tuple[int, Looked]] = []
         self._changed_ns: list[tuple[int, int]] = []
         self._moved: list[Moved] = []
         self._open()
 
     def close(self) -> None:
-        """Close the descriptors. Idempotent."""
+        """Forget the project. Idempotent."""
+        if self._finding is not None:
+            self._finding.cancel()
+        self._close()
+
+    def _close(self) -> None:
         for descriptor, _ in self._directories:
             os.close(descriptor)
         self._directories.clear()
         self._changed_ns.clear()
 
+    def catch_up(self) -> asyncio.Task[None] | None:
+        """Return what a call has to wait for while the project is found again; None where nothing was exchanged."""
+        if self._finding is None and self._has_changed():
+            self._finding = asyncio.get_running_loop().create_task(self._find_in_thread())
+        return self._finding
+
+    async def _find_in_thread(self) -> None:
+        try:
+            self.is_stale = False
+            with contextlib.suppress(OSError):
+                self._replace(await look(self.project.directory, self._find))
+            self._compare()  # with what is there now
+        finally:
+            self._finding = None
+
     def before_call(self) -> Project:
         """Return the project as it is now; the same object while nothing was exchanged."""
+        if self._has_changed():
+            self._renew()
+        return self.project
+
+    def _renew(self) -> None:
+        if self.is_stale:
+            self.is_stale = False
+            with contextlib.suppress(OSError):
+                self._replace(self._find())
+
+    def _has_changed(self) -> bool:
+        """Whether the project has to be found again for a call."""
         if self._changed():
             self._take_in(None)
-        return self.project
+        return self.is_stale
 
     def before_exit(self, worker: Worker) -> None:
         """Look at the project before an idle worker is asked to exit: what has appeared is not of its making."""
         if self._changed():
             self._take_in(worker)
+            self._renew()
 
     def _take_in(self, aside: Worker | None) -> None:
         if self._in_use(self.project.directory, aside):
@@ -111,7 +153,10 @@ class ProjectWatch:
         if self._changed():
             if repaired or self._in_use(self.project.directory, None):
                 self._move_new_aside()
-            self._compare()
+                self._compare()
+                self._renew()
+            else:
+                self._compare()
         moved = tuple(self._moved)
         self._moved.clear()
         return moved
@@ -121,12 +166,8 @@ class ProjectWatch:
         if self._changed():
             self._move_new_aside()
             self._compare()
+            self._renew()
         del self._moved[:-MOVED_MAX]
-
-    def renew(self) -> None:
-        """Find the project again, because what is protected has changed."""
-        with contextlib.suppress(OSError):
-            self._replace(self._find())
 
     # Comparing
 
@@ -140,10 +181,10 @@ class ProjectWatch:
         return False
 
     def _compare(self) -> None:
-        """Find the project again if one of its places was exchanged."""
+        """Note whether one of the project's places was exchanged."""
         self._note()  # before comparing: what changes meanwhile is seen the next time
         if not self._is_as_before():
-            self.renew()
+            self.is_stale = True
 
     def _is_as_before(self) -> bool:
         project = self.project
@@ -154,7 +195,7 @@ class ProjectWatch:
     def _replace(self, project: Project) -> None:
         if project == self.project:
             return
-        self.close()
+        self._close()
         self.project = project
         self._open()
         self._on_change(project)
@@ -248,6 +289,11 @@ class ProjectWatches:
                 lambda now: self._services.pool.retire_unlike(directory, {*now.places}),
             )
         return watch
+
+    def mark_stale(self) -> None:
+        """Have every project found again before its next call, because the rules have changed."""
+        for watch in list(self._watches.values()):
+            watch.is_stale = True
 
     def leave(self, directory: str) -> None:
         """Forget a session; the watch goes with the last session and the last worker."""

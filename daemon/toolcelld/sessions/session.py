@@ -113,13 +113,13 @@ class Session(Machine[SessionState, SessionEvent]):
         self.idempotency = IdempotencyCache()
         self.retention = Retention(sessions.retention, self.outbox, self.idempotency)
         self.has_room = self.retention.has_room
-        self._waiting = WaitingCalls(self, pin, services.watch if request.follow else None)
-        watch = sessions.projects.join(self.directory, project)
-        self.after_call = watch.after_call
+        self._project = sessions.projects.join(self.directory, project)
+        self._waiting = WaitingCalls(self, pin, self._project, services.watch if request.follow else None)
+        self.after_call = self._project.after_call
         self._admission = Admission(
             services,
             self.directory,
-            watch,
+            self._project,
             allow=request.allow,
             deny=request.deny,
             agent=request.agent,
@@ -341,6 +341,7 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def plan_for(self, tool: str) -> Plan:
         """Return how a tool runs in this session. Raises `Refusal`."""
+        self._project.before_call()
         return self._plan(Request("", tool, b"", limits=self.request.limits))
 
     def _plan(self, request: Request) -> Plan:
@@ -365,6 +366,7 @@ class Session(Machine[SessionState, SessionEvent]):
             try:
                 if self.draining:
                     raise draining()
+                self._project.before_call()
                 plan = self._plan(call.request)
             except Refusal as refusal:
                 call.end(CallEvent.REFUSED, refusal)

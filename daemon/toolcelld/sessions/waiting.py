@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from toolcelld.catalog.catalog import may_be_in
 from toolcelld.catalog.registry import Pin
 from toolcelld.catalog.watch import Watch
+from toolcelld.sessions.project_watch import ProjectWatch
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
@@ -42,20 +43,26 @@ class WaitingCalls:
     Args:
         session: Theirs.
         pin: Of the session's catalog.
+        project: Tells whether the project has to be found again.
         watch: Tells of edits; None for a session that does not follow.
     """
 
-    def __init__(self, session: Session, pin: Pin, watch: Watch | None) -> None:
+    def __init__(self, session: Session, pin: Pin, project: ProjectWatch, watch: Watch | None) -> None:
         self._session = session
         self._pin = pin
+        self._project = project
         self._watch = watch
         self._directory = pin.catalog.directory
         self._loop = asyncio.get_running_loop()
         self._calls: dict[Call, _Wait] = {}  # the mutable state
 
     def unread(self) -> asyncio.Future[None] | None:
-        """Return what a call of now has to wait for: a future if edits have not been read, else None."""
-        return None if self._watch is None else self._watch.catch_up(self._directory)
+        """Return what a call of now has to wait for: a future if changes have not been read, else None."""
+        found = self._project.catch_up()
+        edited = None if self._watch is None else self._watch.catch_up(self._directory)
+        if found is None or edited is None:
+            return found or edited
+        return asyncio.ensure_future(_both(found, edited))
 
     def add(self, call: Call, unread: asyncio.Future[None] | None) -> None:
         """Add a call; `Session.start_late` is called when it can start."""
@@ -129,3 +136,7 @@ class WaitingCalls:
         name = call.request.tool
         tool = self._pin.catalog.find(name)
         return may_be_in(name, path) or (tool is not None and tool.path == path)
+
+
+async def _both(*waiting: asyncio.Future[None]) -> None:
+    await asyncio.wait(waiting)

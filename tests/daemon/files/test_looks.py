@@ -162,11 +162,14 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
     async def describe(_: object) -> Description:
         return Description(broken=Broken("import", "no module", missing_module="numpy"))
 
-    ruleset = SimpleNamespace(
-        describing=lambda _: looked(spec),
-        remedy=lambda *_: looked("install it"),
-    )
-    services = SimpleNamespace(ruleset=ruleset, describer=SimpleNamespace(describe=describe))
+    class Ruleset:
+        def describing(self, _: ToolFile) -> Any:
+            return looked(spec)
+
+        def remedy(self, *_: object) -> str:
+            return looked("install it")  # type: ignore[no-any-return]
+
+    services = SimpleNamespace(ruleset=Ruleset(), describer=SimpleNamespace(describe=describe))
     file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
     described = await Daemon._describe(cast("Daemon", SimpleNamespace(services=services)), file)  # pyright: ignore[reportPrivateUsage]
     assert described.broken is not None

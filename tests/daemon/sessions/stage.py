@@ -260,7 +260,9 @@ class Stage:
 
     def join(self, directory: str, project: Any) -> Any:
         self.joined += 1
-        return SimpleNamespace(project=project, after_call=_nothing_moved)
+        return SimpleNamespace(
+            project=project, after_call=_nothing_moved, before_call=_unchanged, catch_up=_unchanged
+        )
 
     def find_project(self, directory: str) -> Any:
         return SimpleNamespace(worktree=directory)
@@ -308,6 +310,10 @@ class Stage:
             line.break_off()
             with suppress(asyncio.CancelledError, grpc.aio.AbortError, grpc.aio.InternalError):
                 await line.rpc
+
+
+def _unchanged() -> None:
+    """The project is as it was."""
 
 
 def _nothing_moved(**_: object) -> tuple[()]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,11 +31,17 @@ class Watched:
         self.in_use = False
         self.finds = 0
         self.changes: list[Project] = []
+        self.threads: list[str] = []  # in which it was looked at
         self.watch = ProjectWatch(self.find(), self.find, lambda _, __: self.in_use, self.changes.append)
         self.finds = 0
+        self.threads.clear()
 
     def find(self) -> Project:
         self.finds += 1
+        self.threads.append(threading.current_thread().name.rpartition("_")[0])
+        return self.found()
+
+    def found(self) -> Project:
         return find_project(str(self.directory), home="/home/me", names=NAMES)
 
     def protected(self) -> list[str]:
@@ -104,7 +112,8 @@ def test_what_appears_during_a_guarded_call_is_the_users_and_is_found(watched: W
     made(watched.directory, ".envrc")
     assert watched.watch.after_call(repaired=False) == ()
     assert (watched.directory / ".envrc").exists()
-    assert f"{watched.directory}/.envrc" in {place.path for place in watched.watch.project.protected}
+    watched.watch.before_call()
+    assert watched.protected() == [".envrc", ".mcp.json"]
 
 
 def test_what_appears_while_a_call_without_a_guard_runs_beside_is_moved_aside(watched: Watched) -> None:
@@ -218,6 +227,71 @@ def test_a_change_that_is_too_recent_for_its_time_is_compared_again(
     assert len(watched.watch.after_call(repaired=True)) == 1
 
 
+@pytest.mark.anyio
+async def test_a_project_that_changed_is_found_again_in_a_thread_before_the_call(watched: Watched) -> None:
+    assert watched.watch.catch_up() is None
+    made(watched.directory, ".envrc")
+    assert watched.watch.after_call(repaired=False) == ()
+    waiting = watched.watch.catch_up()
+    assert waiting is not None
+    assert watched.watch.catch_up() is waiting, "the calls of all sessions wait for one"
+    await waiting
+    assert watched.protected() == [".envrc", ".mcp.json"]
+    assert watched.threads == ["look"]
+    assert watched.watch.catch_up() is None
+    assert watched.watch.before_call() is watched.watch.project
+    assert watched.finds == 1
+
+
+@pytest.mark.anyio
+async def test_what_changes_while_the_project_is_found_is_seen_by_the_call(watched: Watched) -> None:
+    made(watched.directory, ".envrc")
+    real = watched.found
+
+    def changing() -> Project:
+        found = real()
+        made(watched.directory, "x.code-workspace")
+        return found
+
+    watched.found = changing  # type: ignore[method-assign]
+    waiting = watched.watch.catch_up()
+    assert waiting is not None
+    await waiting
+    watched.found = real  # type: ignore[method-assign]
+    watched.watch.before_call()
+    assert watched.protected() == [".envrc", ".mcp.json", "x.code-workspace"]
+
+
+@pytest.mark.anyio
+async def test_a_project_that_cannot_be_found_again_is_looked_for_once_a_change(watched: Watched) -> None:
+    made(watched.directory, "new").rename(watched.directory / ".mcp.json")
+    before = watched.watch.project
+
+    def fails() -> Project:
+        raise OSError
+
+    watched.found = fails  # type: ignore[method-assign]
+    waiting = watched.watch.catch_up()
+    assert waiting is not None
+    await waiting
+    assert watched.watch.before_call() is before
+    assert watched.watch.catch_up() is None
+    assert watched.finds == 2
+
+
+@pytest.mark.anyio
+async def test_a_watch_that_is_closed_while_a_thread_looks_keeps_nothing_open(watched: Watched) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    another = Watched(watched.directory)
+    another.watch.is_stale = True
+    waiting = another.watch.catch_up()
+    assert waiting is not None
+    await asyncio.sleep(0)
+    another.watch.close()
+    await asyncio.wait((waiting,))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_project_that_is_gone_ends_no_session(watched: Watched, tmp_path: Path) -> None:
     watched.directory.rename(tmp_path.parent / f"{tmp_path.name}-gone")
     assert watched.watch.before_call() is watched.watch.project
@@ -228,7 +302,8 @@ def test_a_project_that_is_gone_ends_no_session(watched: Watched, tmp_path: Path
 def test_descriptors_are_closed(watched: Watched) -> None:
     before = len(os.listdir("/proc/self/fd"))
     another = Watched(watched.directory)
-    another.watch.renew()
+    another.watch.is_stale = True
+    another.watch.before_call()
     another.watch.close()
     another.watch.close()
     assert len(os.listdir("/proc/self/fd")) == before
