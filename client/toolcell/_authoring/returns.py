@@ -42,6 +42,7 @@ WRAPPED: Final = "x-fastmcp-wrap-result"
 """The key of a schema whose value stands under `result`."""
 _CONTAINERS: Final = frozenset[Any]({list, dict, tuple})
 _PRESENCE: Final = frozenset[Any]({typing.Required, typing.NotRequired})
+_NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
 _TEXT_OR_NOTHING: Final = frozenset[object]({inspect.Signature.empty, None, str, "str", "None", Any, "Any"})
 
 
@@ -82,7 +83,7 @@ class Returns:
             found = list(islice(violations(value, schema, schema), COMPLAINTS_MAX))
         except Exception:  # noqa: BLE001  a pattern in another dialect, or a type's own schema that is none
             return None
-        return "; ".join(f"{path or 'it'} {sentence}" for path, sentence in found)
+        return "; ".join(f"{path or 'it'} {_without_number(sentence)}" for path, sentence in found)
 
 
 def returns_of(function: Callable[..., object], resolve: Callable[[Any], Any]) -> Returns | None:
@@ -123,6 +124,12 @@ def _readable(hint: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         return typing.Union[tuple(map(_readable, inner))]  # noqa: UP007  made of values
     return hint
+
+
+def _without_number(sentence: str) -> str:
+    """The sentence about a value; another one where it is a text that stands for a number."""
+    word = next((word for word in _NO_NUMBERS if sentence == f'should be of type number, got "{word}"'), "")
+    return f"is {word}, and JSON has no such number" if word else sentence
 
 
 def _without_references(schema: dict[str, Any]) -> dict[str, Any]:

@@ -195,7 +195,8 @@ def test_a_value_that_fits(annotation: Any, value: Any) -> None:
         (Row, "not found", "it is text or other content, and no data"),
         (dict, [Image(data=b"\x89PNG\r\n\x1a\n")], "it is text or other content, and no data"),
         (Row, ToolResult("a text alone"), "it is text or other content, and no data"),
-        (dict[str, float], {"a": float("nan")}, "a should be of type number, got null"),
+        (dict[str, float], {"a": float("nan")}, "a is NaN, and JSON has no such number"),
+        (list[float | None], [None, float("-inf")], "result[1] is -Infinity, and JSON has no such number"),
     ],
 )
 def test_a_value_that_does_not_fit_is_a_result_all_the_same(annotation: Any, value: Any, misfit: str) -> None:
