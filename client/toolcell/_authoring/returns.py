@@ -32,6 +32,7 @@ from typing_extensions import TypedDict
 from toolcell._arguments.jsonschema import DEPTH_MAX, MAPPINGS, enforced, fits, target, violations
 from toolcell._arguments.parameters import PlainJsonSchema, finite
 from toolcell._results.json_value import to_json
+from toolcell._results.mcp_content import data_hint
 
 __all__ = ["CHECKED_BYTES_MAX", "SCHEMA_BYTES_MAX", "WRAPPED", "Returns", "returns_of"]
 
@@ -69,7 +70,9 @@ class Returns:
     def schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the structured value, an object; None where the tool has none."""
         try:
-            adapter = TypeAdapter[Any](_readable(self._hint()))
+            if (hint := data_hint(self._hint())) is None:
+                return None
+            adapter = TypeAdapter[Any](_readable(hint))
             schema = adapter.json_schema(mode="serialization", schema_generator=PlainJsonSchema)
             schema = cast("dict[str, Any]", _promise(finite(schema)))
             return _as_object(_without_references(schema)) or _as_object(schema)
