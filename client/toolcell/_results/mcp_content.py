@@ -34,23 +34,23 @@ def _is_of(kind: type[Any], names: frozenset[str]) -> bool:
     )
 
 
-def is_block(value: Any) -> bool:
+def is_block(value: object) -> bool:
     """Whether a value is one block of content."""
     return not PACKAGES.isdisjoint(sys.modules) and _is_of(type(value), BLOCKS)
 
 
-def is_blocks(value: object, depth: int = 0) -> bool:
+def is_blocks(value: Any, depth: int = 0) -> bool:
     """Whether a value is a block, or a list with one, also in lists in it, which the SDK takes apart."""
     if PACKAGES.isdisjoint(sys.modules) or depth > DEPTH_MAX:  # then there is no block to look for
         return False
     if isinstance(value, list | tuple):
-        return any(is_blocks(item, depth + 1) for item in cast("Sequence[object]", value))
-    return is_block(cast("Any", value))
+        return any(is_blocks(item, depth + 1) for item in cast("Sequence[Any]", value))
+    return is_block(value)
 
 
 def tool_result(value: Any) -> ToolResult | None:
     """Return a `CallToolResult` as a result of ours; None for anything else."""
-    if PACKAGES.isdisjoint(sys.modules) or not _is_of(type(value), RESULTS):
+    if PACKAGES.isdisjoint(sys.modules) or not _is_of(value.__class__, RESULTS):
         return None
     return ToolResult(
         list(value.content or ()),
