@@ -52,6 +52,108 @@ LANGCHAIN = """
 
     custom = Custom()
 """
+INJECTED = """
+    from typing import Annotated, Any
+    from langchain.tools import ToolRuntime
+    from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, tool
+    from langgraph.prebuilt import InjectedState, InjectedStore
+    from pydantic import BaseModel, Field
+
+    class OnlyA(BaseModel):
+        a: int
+
+    class Aliased(BaseModel):
+        from_: int = Field(alias="from")
+        user: Annotated[str, InjectedToolArg()] = "me"
+
+    @tool
+    def runtime(a: int, runtime: ToolRuntime) -> str:
+        "A runtime."
+        runtime.stream_writer("half")
+        return f"{a} {runtime.tool_call_id} {runtime.state} {runtime.context} {runtime.config['tags']} {runtime.store}"
+
+    @tool(args_schema=OnlyA)
+    def beside(a: int, runtime: ToolRuntime[Any, dict]) -> str:
+        "A runtime beside a schema."
+        return f"{a} {runtime.tool_call_id}"
+
+    @tool
+    def state(a: int, state: Annotated[dict, InjectedState], config: RunnableConfig) -> str:
+        "A whole state."
+        return f"{a} {state} {'tags' in config}"
+
+    @tool
+    def call_id(a: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> str:
+        "An id."
+        return f"{a} {tool_call_id}"
+
+    @tool
+    def default(a: int, user: Annotated[str, InjectedState("user")] = "nobody") -> str:
+        "A default."
+        return f"{a} {user}"
+
+    @tool(args_schema=Aliased)
+    async def aliased(from_: int, user: str) -> str:
+        "An alias."
+        return f"{from_} {user}"
+
+    class Own(BaseTool):
+        name: str = "own"
+        description: str = "A class."
+
+        def _run(self, a: int, runtime: ToolRuntime) -> str:
+            return f"{a} {runtime.tool_call_id}"
+
+    own = Own()
+"""
+NOT_GIVEN = """
+    from typing import Annotated, Any
+    from langchain_core.tools import BaseTool, InjectedToolArg, tool
+    from langgraph.prebuilt import InjectedState, InjectedStore
+    from pydantic import BaseModel
+
+    class Args(BaseModel):
+        a: int
+        key: Annotated[str, InjectedToolArg]
+
+    @tool
+    def plain(a: int, user: Annotated[str, InjectedToolArg]) -> str:
+        "Needs an argument."
+        return ""
+
+    @tool
+    def field(a: int, user: Annotated[str, InjectedState("user")]) -> str:
+        "Needs a field of the state."
+        return ""
+
+    @tool
+    def stored(a: int, store: Annotated[Any, InjectedStore()]) -> str:
+        "Needs a store."
+        return ""
+
+    @tool(args_schema=Args)
+    def schema(a: int, key: str) -> str:
+        "Needs what its schema says."
+        return ""
+
+    class Later(BaseTool):
+        name: str = "later"
+        description: str = "Needs it in its coroutine."
+
+        def _run(self, a: int) -> str:
+            return ""
+
+        async def _arun(self, a: int, token: Annotated[str, InjectedToolArg]) -> str:
+            return ""
+
+    later = Later()
+
+    @tool
+    def fine(a: int) -> str:
+        "Needs nothing."
+        return str(a)
+"""
 SMOLAGENTS = """
     from smolagents import Tool, tool
 
@@ -174,6 +276,46 @@ async def test_langchain(with_libraries: RunningDaemon) -> None:
         refused = await session.call("refusing", {"why": "late"})
         assert (refused.kind, refused.text) == ("tool_error", "refused: late")
         assert (await session.call("custom", {"a": 1, "b": 2})).text == "3"
+
+
+async def test_langchains_injected_arguments_are_given_as_far_as_they_are_known(
+    with_libraries: RunningDaemon,
+) -> None:
+    async with session_with(with_libraries, INJECTED) as session:
+        for name, shown in session.catalog.tools.items():
+            sent = "from" if name == "aliased" else "a"
+            assert list(shown.input_schema["properties"]) == [sent]
+            call = session.call(name, {sent: 1})
+            expected = {
+                "runtime": f"1 {call.id} {{}} None [] None",
+                "state": "1 {} True",
+                "default": "1 nobody",
+                "aliased": "1 me",
+            }
+            assert (await call).text == expected.get(name, f"1 {call.id}")
+        assert len(session.catalog.tools) == 7
+
+
+async def test_a_tool_of_langchain_that_needs_what_nobody_gives_is_rejected(
+    with_libraries: RunningDaemon,
+) -> None:
+    place = with_libraries.directory / "tools" / "file.py"
+    place.write_text(textwrap.dedent(NOT_GIVEN))
+    with_libraries.reload()
+    async with with_libraries.connect() as session:
+        assert list(session.catalog.tools) == ["fine"]
+        assert (await session.call("fine", {"a": 1})).text == "1"
+        found = {
+            problem.tool: problem.message.partition(" is given")[0] for problem in session.catalog.problems
+        }
+    place.unlink()
+    assert found == {
+        "plain": "its parameter 'user' (InjectedToolArg)",
+        "field": "its parameter 'user' (InjectedState)",
+        "stored": "its parameter 'store' (InjectedStore)",
+        "schema": "its parameter 'key' (InjectedToolArg)",
+        "later": "its parameter 'token' (InjectedToolArg)",
+    }
 
 
 async def test_smolagents(with_libraries: RunningDaemon) -> None:

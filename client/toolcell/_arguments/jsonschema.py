@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from toolcell._arguments.messages import got, step
 from toolcell._results.json_value import to_json
 
-__all__ = ["DEPTH_MAX", "check_schema", "fits", "target", "violations"]
+__all__ = ["DEPTH_MAX", "MAPPINGS", "check_schema", "enforced", "fits", "target", "violations"]
 
 Complaint: TypeAlias = tuple[str, str]
 
@@ -48,7 +48,8 @@ _ANNOTATIONS = frozenset(
         "writeOnly",
     ]
 )
-_MAPPINGS = frozenset(["properties", "$defs", "definitions"])
+MAPPINGS = frozenset(["properties", "$defs", "definitions"])
+"""The keywords whose keys are names, and no keywords."""
 _LISTS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems", "enum", "required"])
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
@@ -117,6 +118,11 @@ def fits(value: Any, schema: Any, root: Mapping[str, Any], depth: int = 0) -> bo
     return True
 
 
+def enforced(keyword: str) -> bool:
+    """Whether `violations` knows a keyword."""
+    return keyword in _KEYWORDS
+
+
 def check_schema(schema: Any, root: Mapping[str, Any], where: str = "args", depth: int = 0) -> None:
     """Raise ValueError for a schema that this module would not enforce."""
     if isinstance(schema, bool):
@@ -143,7 +149,7 @@ def _check_keyword(keyword: str, rule: Any, root: Mapping[str, Any]) -> None:
         target(rule, root)
     elif keyword == "type" and not set(_names(rule)) <= set(_TYPES):
         raise ValueError(f"there is no type {rule!r}; there are {', '.join(_TYPES)}")
-    elif keyword in _MAPPINGS and not isinstance(rule, Mapping):
+    elif keyword in MAPPINGS and not isinstance(rule, Mapping):
         raise TypeError("an object is needed")
     elif keyword in _LISTS and not isinstance(rule, list | tuple):
         raise TypeError("a list is needed")
@@ -153,7 +159,7 @@ def _check_keyword(keyword: str, rule: Any, root: Mapping[str, Any]) -> None:
 
 def _parts(keyword: str, rule: Any) -> Iterator[tuple[str, Any]]:
     """The schemas within a keyword, with their names for a message."""
-    if keyword in _MAPPINGS:
+    if keyword in MAPPINGS:
         yield from ((f".{name}", part) for name, part in rule.items())
     elif keyword in _LISTS - {"enum", "required"}:
         yield from ((f"[{number}]", part) for number, part in enumerate(rule))

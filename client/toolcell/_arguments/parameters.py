@@ -6,20 +6,23 @@ used as it is. A JSON Schema written by hand is enforced by `jsonschema`, its de
 
 The arguments are parsed twice. On their own, because that refuses NaN and finds names that the tool does not know;
 and by pydantic again, because validation from JSON, not from parsed values, makes a date of a string and a tuple of
-an array. Whatever the source, unknown names are refused unless the schema says that it takes them.
+an array. Whatever the source, unknown names are refused unless the schema says that it takes them. The names are those
+of the schema: a field with an alias goes by that, and not by its name in Python.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_origin
 
 import pydantic_core
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic import AliasChoices, ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict  # pydantic does not take typing's before 3.12
@@ -31,7 +34,15 @@ from toolcell._results.errors import InvalidArguments, ToolError
 from toolcell._results.exception_text import describe_exception
 from toolcell._results.json_value import NumberTooLargeError, from_json, to_json
 
-__all__ = ["InvalidToolDefinition", "Parameters", "PlainJsonSchema", "from_args", "from_fields", "record"]
+__all__ = [
+    "InvalidToolDefinition",
+    "Parameters",
+    "PlainJsonSchema",
+    "finite",
+    "from_args",
+    "from_fields",
+    "record",
+]
 
 # A tool travels in one message of at most 64 KiB, with its description and its name.
 SCHEMA_BYTES_MAX = 48 * 1024
@@ -47,7 +58,9 @@ class InvalidToolDefinition(Exception):
 class Parameters:
     """What a tool takes: the schema for the model, and the reading of what the model sends."""
 
-    known: Mapping[str, Any] | None  # the names there are; None: others are taken as well
+    known: (
+        Mapping[str, str] | None
+    )  # the names there are, and the field of each; None: others are taken as well
     adapter: TypeAdapter[Any] | None  # None: the schema itself is enforced
     make_schema: Callable[[], dict[str, Any]]  # late: a worker that only runs the tool never needs it
 
@@ -62,7 +75,7 @@ class Parameters:
         data = _parsed(raw)
         wrong: list[tuple[str, str]] = []
         if (known := self.known) is not None:
-            wrong = [(name, unknown(known)) for name in data if name not in known]
+            wrong = _unknown_names(data, known)
             data = {name: item for name, item in data.items() if name in known}
         value: Any = data
         if self.adapter is None:
@@ -83,6 +96,7 @@ class Parameters:
 
 def from_fields(fields: Mapping[str, Any]) -> Parameters:
     """Parameters of names and their types, which may be `Annotated` with a `Field`."""
+    known = _known_names({name: _taken_as(name, hint) for name, hint in fields.items()})
     try:
         adapter = record(fields, ConfigDict(allow_inf_nan=False))
     except Exception as error:  # its types have hooks of their own, which may raise anything
@@ -95,7 +109,45 @@ def from_fields(fields: Mapping[str, Any]) -> Parameters:
         except Exception as error:  # its types have hooks of their own, which may raise anything
             raise InvalidToolDefinition(_culprit(fields, error)) from error
 
-    return Parameters(fields, adapter, make_schema)
+    return Parameters(known, adapter, make_schema)
+
+
+def _taken_as(name: str, hint: Any) -> Sequence[str]:
+    """The names under which pydantic takes a field, that of its schema first."""
+    return _names_of(name, FieldInfo.from_annotation(hint)) if get_origin(hint) is Annotated else (name,)
+
+
+def _names_of(name: str, field: FieldInfo) -> Sequence[str]:
+    alias = field.validation_alias
+    if alias is None or isinstance(alias, str):
+        return (name if alias is None else alias,)
+    paths = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    # A longer path leads into another argument.
+    words = [[path] if isinstance(path, str) else path.path for path in paths]
+    return [str(first) for first, *more in words if not more]
+
+
+def _known_names(names: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    known: dict[str, str] = {}
+    for field, taken in names.items():
+        for name in taken:
+            if (other := known.setdefault(name, field)) != field:
+                raise InvalidToolDefinition(
+                    f"the parameters {other!r} and {field!r} are both called {name!r}"
+                )
+    return known
+
+
+def _unknown_names(data: Mapping[str, Any], known: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What is wrong with names: one that the tool does not have, and two of one argument, of which it would get one."""
+    wrong: list[tuple[str, str]] = []
+    taken: dict[str, str] = {}
+    for name in data:
+        if name not in known:
+            wrong.append((name, unknown(known)))
+        elif (other := taken.setdefault(known[name], name)) != name:
+            wrong.append((name, f"is the same argument as {other}; send one of them"))
+    return wrong
 
 
 def record(fields: Mapping[str, Any], config: ConfigDict, *, total: bool = True) -> TypeAdapter[Any]:
@@ -134,7 +186,8 @@ def from_args(args: object) -> Parameters:
         raise InvalidToolDefinition(
             f"args={args.__name__} is no object; for single arguments write args={{'name': {args.__name__}}}"
         )
-    return _known(_closed(schema), adapter)
+    fields: Mapping[str, FieldInfo] = getattr(args, "__pydantic_fields__", {})
+    return _known(_closed(schema), adapter, fields)
 
 
 def _field(name: str, item: Any) -> Any:
@@ -149,9 +202,15 @@ def _field(name: str, item: Any) -> Any:
     return item
 
 
-def _known(schema: dict[str, Any], adapter: TypeAdapter[Any] | None) -> Parameters:
-    closed = schema["additionalProperties"] is False
-    return Parameters(schema["properties"] if closed else None, adapter, lambda: schema)
+def _known(
+    schema: dict[str, Any], adapter: TypeAdapter[Any] | None, fields: Mapping[str, FieldInfo] | None = None
+) -> Parameters:
+    known: dict[str, str] | None = None
+    if schema["additionalProperties"] is False:
+        names = [_names_of(name, field) for name, field in (fields or {}).items()]
+        known = {name: name for name in schema["properties"]}
+        known |= {name: taken[0] for taken in names for name in taken if taken[0] in known}
+    return Parameters(known, adapter, lambda: schema)
 
 
 def _by_hand(schema: dict[str, Any]) -> Parameters:
@@ -171,6 +230,7 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     schema.setdefault("additionalProperties", False)
     schema.pop("title", None)
     try:
+        schema = finite(schema)
         size = len(to_json(schema))
     except ToolError as error:
         raise InvalidToolDefinition("its schema holds something that is no JSON") from error
@@ -207,7 +267,8 @@ def _culprit(fields: Mapping[str, Any], error: Exception) -> str:
     """Which parameter it is: pydantic names the type, the author knows the parameter."""
     for name, annotation in fields.items():
         try:
-            TypeAdapter[Any](annotation).json_schema(schema_generator=PlainJsonSchema)
+            with warnings.catch_warnings(action="ignore"):  # an alias means nothing outside of its mapping
+                TypeAdapter[Any](annotation).json_schema(schema_generator=PlainJsonSchema)
         except Exception as own:  # noqa: BLE001  as above
             return f"parameter {name!r} has a type that JSON cannot fill: {_first_line(own)}"
     return f"its parameters have no JSON Schema: {_first_line(error)}"
@@ -222,8 +283,33 @@ def _first_line(error: Exception) -> str:
     )
 
 
+def finite(schema: Any) -> Any:
+    """The schema without NaN and infinities, which JSON does not have: a default, or a bound that is none."""
+    if isinstance(schema, dict):
+        rules = cast("dict[str, Any]", schema)
+        return {key: finite(part) for key, part in rules.items() if not _is_odd(part)}
+    if isinstance(schema, list):
+        return [finite(part) for part in cast("list[Any]", schema) if not _is_odd(part)]
+    return schema
+
+
+def _is_odd(part: object) -> bool:
+    return isinstance(part, float) and not math.isfinite(part)
+
+
 class PlainJsonSchema(GenerateJsonSchema):
-    """Without a title for every field, which repeats its name, and silent about defaults that are no JSON."""
+    """Without a title for every field, which repeats its name, and silent about defaults that are no JSON.
+
+    A field that is read from inside of others only (`AliasPath`) is refused: it has no name that a schema could say.
+    """
+
+    def _get_alias_name(self, field: Any, name: str) -> str:
+        alias: Any = field.get("validation_alias") if self.mode == "validation" else None
+        if isinstance(alias, list):
+            paths = cast("list[Any]", alias if isinstance(alias[0], list) else [alias])
+            if all(len(path) > 1 for path in paths):
+                raise PydanticInvalidForJsonSchema(f"{name!r} is read by a path (AliasPath); give it a name")
+        return super()._get_alias_name(field, name)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

@@ -222,6 +222,9 @@ def _candidates(namespace: Mapping[str, object], host: Host) -> Iterator[tuple[l
             named = {"name": name, **found.options} if name else found.options
             yield [getattr(found.function, "__name__", "tool")], replace(found, options=named)
     for offer in offers(namespace):
+        if offer.problem:
+            yield [], Problem(offer.name, offer.problem, offer.line)
+            continue
         options = {**offer.options, "name": offer.name}
         specified = offer.schema is not None
         yield [offer.name], _Found(options, offer.line, offer.function, offer.schema, specified=specified)

@@ -8,6 +8,10 @@ anything, or what JSON cannot hold, such as a picture. That is no mistake of the
 
 The value is held against the schema in the worker. Where it is shown there is often a client that refuses the whole
 result if it does not fit, and the schema is the tool's own code: who checks it should be in a cell.
+
+So the schema promises what is checked, and in words that every client reads alike. It has no `format`: `datetime.now()`
+has no zone, and "date-time" wants one; `timedelta(seconds=0.5)` is no "duration" to JavaScript. Nor has it a `pattern`, which
+another engine may not be able to read, and which `Decimal("1E+5")` misses that pydantic writes for a decimal.
 """
 
 from __future__ import annotations
@@ -25,9 +29,10 @@ import pydantic_core
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from toolcell._arguments.jsonschema import DEPTH_MAX, fits, target, violations
-from toolcell._arguments.parameters import PlainJsonSchema
+from toolcell._arguments.jsonschema import DEPTH_MAX, MAPPINGS, enforced, fits, target, violations
+from toolcell._arguments.parameters import PlainJsonSchema, finite
 from toolcell._results.json_value import to_json
+from toolcell._results.mcp_content import data_hint
 
 __all__ = ["CHECKED_BYTES_MAX", "SCHEMA_BYTES_MAX", "WRAPPED", "Returns", "returns_of"]
 
@@ -42,6 +47,12 @@ WRAPPED: Final = "x-fastmcp-wrap-result"
 """The key of a schema whose value stands under `result`."""
 _CONTAINERS: Final = frozenset[Any]({list, dict, tuple})
 _PRESENCE: Final = frozenset[Any]({typing.Required, typing.NotRequired})
+_SAID: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$defs"})
+"""Keywords of an output schema that promise nothing."""
+_UNSAFE: Final = frozenset({"pattern", "multipleOf", "not"})
+"""Keywords that clients may read in another way, `multipleOf` of fractions, or that may mean more with less below them."""
+_VALUES: Final = frozenset({"default", "examples", "const", "enum", "required"})
+_NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
 _TEXT_OR_NOTHING: Final = frozenset[object]({inspect.Signature.empty, None, str, "str", "None", Any, "Any"})
 
 
@@ -59,8 +70,11 @@ class Returns:
     def schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the structured value, an object; None where the tool has none."""
         try:
-            adapter = TypeAdapter[Any](_readable(self._hint()))
+            if (hint := data_hint(self._hint())) is None:
+                return None
+            adapter = TypeAdapter[Any](_readable(hint))
             schema = adapter.json_schema(mode="serialization", schema_generator=PlainJsonSchema)
+            schema = cast("dict[str, Any]", _promise(finite(schema)))
             return _as_object(_without_references(schema)) or _as_object(schema)
         except Exception:  # noqa: BLE001  an annotation is the tool's code, and its types have hooks of their own
             return None
@@ -82,7 +96,7 @@ class Returns:
             found = list(islice(violations(value, schema, schema), COMPLAINTS_MAX))
         except Exception:  # noqa: BLE001  a pattern in another dialect, or a type's own schema that is none
             return None
-        return "; ".join(f"{path or 'it'} {sentence}" for path, sentence in found)
+        return "; ".join(f"{path or 'it'} {_without_number(sentence)}" for path, sentence in found)
 
 
 def returns_of(function: Callable[..., object], resolve: Callable[[Any], Any]) -> Returns | None:
@@ -123,6 +137,34 @@ def _readable(hint: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         return typing.Union[tuple(map(_readable, inner))]  # noqa: UP007  made of values
     return hint
+
+
+def _without_number(sentence: str) -> str:
+    """The sentence about a value; another one where it is a text that stands for a number."""
+    word = next((word for word in _NO_NUMBERS if sentence == f'should be of type number, got "{word}"'), "")
+    return f"is {word}, and JSON has no such number" if word else sentence
+
+
+def _promise(schema: Any) -> Any:
+    """The schema with the keywords alone that are checked here and mean the same everywhere."""
+    if isinstance(schema, list):
+        return [_promise(part) for part in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    rules = cast("dict[str, Any]", schema)
+    kept = {
+        key: rule for key, rule in rules.items() if key in _SAID or (enforced(key) and key not in _UNSAFE)
+    }
+    if "patternProperties" in rules:  # which `additionalProperties` is beside
+        kept.pop("additionalProperties", None)
+    if "oneOf" in kept:  # what has told the alternatives apart may be gone
+        kept["anyOf"] = kept.pop("oneOf")
+    for key, rule in kept.items():
+        if key in MAPPINGS:
+            kept[key] = {name: _promise(part) for name, part in rule.items()}
+        elif key not in _VALUES:
+            kept[key] = _promise(rule)
+    return kept
 
 
 def _without_references(schema: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Python values as JSON: everything that a tool may hold becomes bytes or a ToolError; and JSON as Python values.
 
 pydantic's serialiser does the work: it knows dataclasses, models, enums, dates, paths and sets, and it stops at
-cycles and at 255 levels. Two things it does not mend. A string with a lone surrogate (a file name that is no
+cycles and at 255 levels. Three things it does not mend. A string with a lone surrogate (a file name that is no
 UTF-8) fails there, so on failure the strings are mended and it tries once more; the common case pays nothing.
 An integer of more digits than Python reads back would break the parser of the result, so it is refused.
+NaN and infinities, which JSON does not have, are texts, as `Decimal("NaN")` is; but a model writes null, or what is no
+JSON, which is indistinguishable from None. Where either is seen, the value is written once more by way of plain values.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def whole(text: str) -> str:
 
 
 def to_json(value: object) -> bytes:
-    """Compact JSON of any value, NaN and infinities as null; ToolError says why there is none."""
+    """Compact JSON of any value, with the texts "NaN", "Infinity" and "-Infinity"; ToolError says why there is none."""
     try:
         data = _serialised(value)
     except Exception:  # noqa: BLE001  a serialiser, property or generator of the tool may raise anything
@@ -115,7 +117,13 @@ def _infinities(value: object, place: str) -> Iterator[str]:
 
 
 def _serialised(value: object) -> bytes:
-    return pydantic_core.to_json(value, inf_nan_mode="null", fallback=_plainer)
+    data = pydantic_core.to_json(value, inf_nan_mode="strings", fallback=_plainer)
+    if b"null" in data or b"NaN" in data or b"Infinity" in data:
+        plain = pydantic_core.to_jsonable_python(value, fallback=_plainer)
+        told = pydantic_core.to_json(plain, inf_nan_mode="strings")
+        if len(told) >= len(data):  # else it has a generator, which is at its end now
+            return told
+    return data
 
 
 def _plainer(value: Any) -> object:

@@ -59,6 +59,13 @@ def without_missing(values: Iterable[Any]) -> list[Any]:
     return [None if value is missing else value for value in values]
 
 
+def _without_missing(values: Iterable[Any]) -> list[Any]:
+    """Return the values of a pandas table, in which NaN is the mark of a missing one."""
+    return [
+        None if isinstance(value, float) and value != value else value for value in without_missing(values)
+    ]
+
+
 def _scalar(value: Any) -> object:
     return str(value) if value.dtype.kind in "mM" else value.item()  # a time is no number of nanoseconds
 
@@ -78,8 +85,8 @@ def _rows(columns: Iterable[Any], rows: Iterable[tuple[Any, ...]]) -> object:
     """A mapping for each row; a list where two columns have the same name."""
     names = [_column(name) for name in columns]
     if len(set(names)) < len(names):
-        return {"columns": names, "rows": [without_missing(row) for row in rows]}
-    return [dict(zip(names, without_missing(row), strict=True)) for row in rows]
+        return {"columns": names, "rows": [_without_missing(row) for row in rows]}
+    return [dict(zip(names, _without_missing(row), strict=True)) for row in rows]
 
 
 def _column(name: Any) -> str:
@@ -90,8 +97,8 @@ def _column(name: Any) -> str:
 def _series(value: Any) -> object:
     """The values of a pandas series, by their labels where it has some."""
     if _is_a(value.index, "pandas", "RangeIndex") or not value.index.is_unique:
-        return without_missing(value)
-    return dict(zip(map(str, value.index), without_missing(value), strict=True))
+        return _without_missing(value)
+    return dict(zip(map(str, value.index), _without_missing(value), strict=True))
 
 
 def _png_of_image(value: Any) -> bytes:
@@ -113,7 +120,7 @@ _PLAIN: Final[tuple[tuple[str, str, Callable[[Any], object]], ...]] = (
     ("numpy", "generic", _scalar),
     ("pandas", "DataFrame", _frame),
     ("pandas", "Series", _series),
-    ("pandas", "Index", without_missing),
+    ("pandas", "Index", _without_missing),
     ("pandas._libs.missing", "NAType", lambda _: None),
     ("polars", "DataFrame", lambda frame: frame.to_dicts()),
     ("polars", "Series", lambda series: series.to_list()),

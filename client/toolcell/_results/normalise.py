@@ -1,7 +1,7 @@
 """What a tool returned, as what travels: blocks for the model, details for programs.
 
-One road for every value. `normalise` decides by type: text is text, bytes are text where they are UTF-8, pictures
-and links are blocks, a `ToolResult` says itself what it is, and everything else is data, shown to the model as
+One road for every value. `normalise` decides by type: text is text, bytes are text where they are UTF-8, pictures,
+links and MCP's blocks are blocks, a `ToolResult` says itself what it is, and everything else is data, shown to the model as
 compact JSON and kept beside it as `details`. A value that fits nowhere is a ToolError for the model, because only
 the tool's author can mend it.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, cast
@@ -22,6 +22,8 @@ from toolcell._results.exception_text import describe_exception
 from toolcell._results.foreign import understood
 from toolcell._results.json_value import to_json, whole
 from toolcell._results.library_values import picture, picture_types
+from toolcell._results.mcp_content import block as mcp_block
+from toolcell._results.mcp_content import is_block, is_blocks, tool_result
 
 __all__ = [
     "Block",
@@ -114,6 +116,7 @@ def normalise(value: object, *, shapes: bool = False) -> Result:
         return _data(value)
     if shapes:
         value = understood(value) or value
+    value = tool_result(value) or value
     if isinstance(value, ToolResult):
         if value.metadata is not None and not isinstance(value.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  what a tool really passed
             raise ToolError(f"ToolResult(metadata=…) is a mapping, not {type(value.metadata).__name__}.")
@@ -185,13 +188,14 @@ def _is_content(value: object) -> bool:
     pictures = picture_types()
     if isinstance(value, list | tuple):
         kinds = (Image, File, Link, *pictures)
-        return any(isinstance(item, kinds) for item in cast("Sequence[object]", value))
-    return isinstance(value, pictures)
+        items = cast("Sequence[object]", value)
+        return any(isinstance(item, kinds) or is_blocks(item) for item in items)
+    return isinstance(value, pictures) or is_block(value)
 
 
 def _blocks(content: object) -> tuple[Block, ...]:
     if isinstance(content, list | tuple):
-        items = cast("Sequence[object]", content)
+        items = [*_flat(cast("Sequence[object]", content))]
         if len(items) > BLOCKS_MAX:
             raise ToolError(
                 f"The tool returned {len(items)} blocks; the most is {BLOCKS_MAX}. Join the texts."
@@ -201,6 +205,15 @@ def _blocks(content: object) -> tuple[Block, ...]:
         blocks = (_block(content),)
     _check_links([block for block in blocks if isinstance(block, LinkBlock)])
     return blocks
+
+
+def _flat(items: Sequence[object], depth: int = 1) -> Iterator[object]:
+    """The items, with lists of MCP's blocks taken apart."""
+    for item in items:
+        if isinstance(item, list | tuple) and is_blocks(cast("Sequence[object]", item), depth):
+            yield from _flat(cast("Sequence[object]", item), depth + 1)
+        else:
+            yield item
 
 
 def _check_links(links: Sequence[LinkBlock]) -> None:
@@ -234,6 +247,8 @@ def _block(item: object) -> Block:
         case _:
             if isinstance(item, picture_types()):
                 return _block(picture(item))
+            if is_block(item):
+                return _block(mcp_block(item))
             _refuse_unfinished(item)
             return TextBlock(to_json(item).decode())
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, field_validator
 
-from toolcell._arguments.parameters import Parameters, from_args
+from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_args
 from toolcell._authoring.function import read_function
 from toolcell._results.errors import PROBLEMS_SHOWN, InvalidArguments
 
@@ -243,3 +243,103 @@ def test_a_typed_dict_is_the_arguments() -> None:
 def test_no_args_is_no_arguments() -> None:
     assert from_args(None).read(b"") == {}
     assert "none at all" in str(refused(from_args(None), b'{"x": 1}'))
+
+
+class Renamed(BaseModel):
+    start: int = Field(alias="from")
+    step: int = Field(default=1, validation_alias=AliasChoices("by", "step-size"))
+
+
+class ByPath(BaseModel):
+    first: str = Field(default="", validation_alias=AliasPath("rest", 0))
+
+
+def renamed(
+    from_: Annotated[str, Field(alias="from")],
+    x: Annotated[str, Field(alias="cik-A")] = "",
+    class_: str = Field("", validation_alias="class"),
+    either: Annotated[str, Field(validation_alias=AliasChoices(AliasPath("z", 0), "p", "q"))] = "",
+) -> None: ...
+
+
+def swapped(a: Annotated[str, Field(alias="b")], b: Annotated[str, Field(alias="a")]) -> None: ...
+
+
+def nested(window: Renamed) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("of", "sent", "value"),
+    [
+        (
+            parameters(renamed),
+            {"from": "f", "cik-A": "x", "class": "c", "p": "e"},
+            {"from_": "f", "x": "x", "class_": "c", "either": "e"},
+        ),
+        (
+            parameters(renamed),
+            {"from": "f", "q": "e"},
+            {"from_": "f", "x": "", "class_": "", "either": "e"},
+        ),
+        (parameters(swapped), {"a": "A", "b": "B"}, {"a": "B", "b": "A"}),
+        (parameters(nested), {"window": {"from": 2}}, {"window": Renamed.model_validate({"from": 2})}),
+        (from_args(Renamed), {"from": 1, "step-size": 3}, Renamed.model_validate({"from": 1, "by": 3})),
+        (from_args({"in_": Field(alias="in")}), {"in": 1}, {"in_": 1}),
+    ],
+)
+def test_an_argument_goes_by_the_name_of_the_schema(of: Parameters, sent: dict[str, Any], value: Any) -> None:
+    assert set(of.schema.get("required", ())) <= set(sent)
+    assert of.read(json.dumps(sent).encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("of", "sent", "problems"),
+    [
+        (
+            parameters(renamed),
+            {"from_": "f", "x": "x"},
+            {
+                "from_": "is not an argument of this tool; there are: from, cik-A, class, p, q",
+                "x": "is not an argument of this tool; there are: from, cik-A, class, p, q",
+                "from": "is missing",
+            },
+        ),
+        (parameters(renamed), {"from": "f", "z": ["e"]}, {"z": "is not an argument of this tool; there are: from"}),
+        (parameters(renamed), {"from": "f", "q": "1", "p": "2"}, {"p": "is the same argument as q; send one of them"}),
+        (from_args(Renamed), {"from": 1, "start": 2}, {"start": "is not an argument of this tool; there are: from, by"}),
+        (from_args(Renamed), {"from": 1, "by": 2, "step-size": 3}, {"step-size": "is the same argument as by"}),
+    ],
+)  # fmt: skip
+def test_no_argument_is_dropped_for_its_name(
+    of: Parameters, sent: dict[str, Any], problems: dict[str, str]
+) -> None:
+    found = dict(refused(of, json.dumps(sent).encode()).problems)
+    assert set(found) == set(problems)
+    for name, sentence in problems.items():
+        assert found[name].startswith(sentence)
+
+
+def test_names_that_a_schema_cannot_say_are_refused() -> None:
+    def twice(a: Annotated[str, Field(alias="b")], b: str) -> None: ...
+    def path(a: Annotated[str, Field(validation_alias=AliasPath("k", 0))] = "") -> None: ...
+    def below(model: ByPath) -> None: ...
+
+    with pytest.raises(InvalidToolDefinition, match="the parameters 'a' and 'b' are both called 'b'"):
+        parameters(twice)
+    for function in (path, below):
+        with pytest.raises(InvalidToolDefinition, match=r"is read by a path \(AliasPath\); give it a name"):
+            _ = parameters(function).schema
+    with pytest.raises(InvalidToolDefinition, match=r"is read by a path \(AliasPath\)"):
+        from_args(ByPath)
+
+
+def test_a_schema_has_neither_nan_nor_infinity() -> None:
+    def odd(
+        x: float = float("nan"),
+        y: Annotated[float, Field(le=float("inf"), examples=[float("inf"), 1.0])] = 1,
+    ) -> None: ...
+
+    assert parameters(odd).schema["properties"] == {
+        "x": {"type": "number"},
+        "y": {"type": "number", "default": 1, "examples": [1.0]},
+    }

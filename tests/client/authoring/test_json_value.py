@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NoReturn
 
 import pydantic_core
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+from pydantic.dataclasses import dataclass as checked
 
-from toolcell._results.json_value import from_json
+from toolcell._results.json_value import from_json, to_json
 
 numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,400})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,5})?", fullmatch=True)
 texts = st.recursive(
@@ -47,3 +51,46 @@ def test_every_number_that_a_float_holds_is_read(text: str) -> None:
 @pytest.mark.parametrize("text", ['"1e999"', '{"1e999": "' + "7" * 400 + '"}'])
 def test_text_that_looks_like_a_number_is_read(text: str) -> None:
     assert from_json(text) == json.loads(text)
+
+
+class Model(BaseModel):
+    value: float | None
+
+
+class Constants(Model):
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+
+class Strings(Model):
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+
+@dataclass
+class Plain:
+    value: float | None
+
+
+@checked
+class Checked:
+    value: float | None
+
+
+FORMS: list[Any] = [Model, Constants, Strings, Plain, Checked]
+floats = st.floats() | st.none()
+
+
+@given(
+    floats,
+    st.sampled_from(
+        [lambda value: {"value": value}, *(lambda value, form=form: form(value=value) for form in FORMS)]
+    ),
+)
+def test_a_number_that_json_does_not_have_is_named_in_every_form(value: float | None, form: Any) -> None:
+    name = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(str(value), value)
+    written = to_json([form(value), "null", {"NaN": form(value)}])
+    assert json.loads(written, parse_constant=no_json) == [{"value": name}, "null", {"NaN": {"value": name}}]
+
+
+def test_what_is_read_once_is_written_once() -> None:
+    assert to_json(number for number in (1, None, float("nan"))) == b'[1,null,"NaN"]'
+    assert to_json([Decimal("NaN"), complex(float("nan"), 1)]) == b'["NaN","NaN+1j"]'

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
+import json
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import jsonschema
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AnyUrl, AwareDatetime, BaseModel, Field
 
 from toolcell import File, Image, Link, ToolContext, ToolResult, tool
 from toolcell._authoring.discover import Export, exports
@@ -195,7 +200,8 @@ def test_a_value_that_fits(annotation: Any, value: Any) -> None:
         (Row, "not found", "it is text or other content, and no data"),
         (dict, [Image(data=b"\x89PNG\r\n\x1a\n")], "it is text or other content, and no data"),
         (Row, ToolResult("a text alone"), "it is text or other content, and no data"),
-        (dict[str, float], {"a": float("nan")}, "a should be of type number, got null"),
+        (dict[str, float], {"a": float("nan")}, "a is NaN, and JSON has no such number"),
+        (list[float | None], [None, float("-inf")], "result[1] is -Infinity, and JSON has no such number"),
     ],
 )
 def test_a_value_that_does_not_fit_is_a_result_all_the_same(annotation: Any, value: Any, misfit: str) -> None:
@@ -216,9 +222,67 @@ def test_a_value_that_would_take_long_to_check_is_not_looked_at() -> None:
     assert (result.fits, result.misfit) == (False, "")
 
 
-def test_a_pattern_in_another_dialect_is_no_failure_of_the_tool() -> None:
-    class Odd(BaseModel):
-        text: Annotated[str, Field(json_schema_extra={"pattern": "(?P<"})]
+class Seen(BaseModel):
+    at: datetime.datetime
+    aware: AwareDatetime | None = None
+    format: int = 1  # the names of keywords are names here
+    pattern: Annotated[str, Field(pattern="^(?P<year>[0-9]+)$")] = "1"
 
-    result = of(Odd).normalise({"text": "a"})
-    assert (result.fits, result.misfit) == (False, "")
+
+class Odd(BaseModel):
+    text: Annotated[
+        str, Field(json_schema_extra={"pattern": "(?P<", "format": "date-time", "not": {"const": ""}})
+    ]
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"] = "dog"
+
+
+Key = Annotated[str, Field(pattern="^a")]
+
+PROMISES: list[tuple[Any, Any]] = [
+    (Seen, Seen(at=datetime.datetime(2025, 1, 2, 3, 4, 5))),  # noqa: DTZ001  what `now()` gives
+    (dict[str, datetime.time], {"a": datetime.time(7, 8)}),
+    (list[datetime.timedelta], [datetime.timedelta(seconds=-0.5), datetime.timedelta(days=3)]),
+    (dict[datetime.datetime, int], {datetime.datetime(2025, 1, 2): 1}),  # noqa: DTZ001
+    (list[datetime.date], [datetime.datetime(2025, 1, 2)]),  # noqa: DTZ001  one is a date, too
+    (dict[str, Path], {"a": Path("a b")}),
+    (list[Decimal], [Decimal("1E+5"), Decimal("NaN")]),
+    (list[Annotated[float, Field(multiple_of=0.1)]], [0.3]),
+    (list[AnyUrl], [AnyUrl("http://a/{b}|")]),
+    (dict[Key, int], {"b": 1}),
+    (list[Annotated[Cat | Dog, Field(discriminator="kind")]], [Cat(), Dog()]),
+    (Odd, {"text": ""}),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value"), PROMISES, ids=repr)
+def test_a_schema_promises_nothing_that_a_value_may_miss(annotation: Any, value: Any) -> None:
+    export = of(annotation)
+    schema = export.output_schema
+    assert schema is not None
+    result = export.normalise(value)
+    assert (result.fits, result.misfit) == (True, "")
+    assert result.details is not None
+    sent = json.loads(result.details)
+    jsonschema.validate(
+        {"result": sent} if schema.get(WRAPPED) else sent, schema, format_checker=jsonschema.FormatChecker()
+    )
+    assert not keywords(schema) & {"format", "pattern", "propertyNames", "patternProperties", "oneOf", "not"}
+
+
+def keywords(schema: Any) -> set[str]:
+    """The keywords of a schema, at any depth, without the names of properties."""
+    if isinstance(schema, list):
+        return {each for part in schema for each in keywords(part)}
+    if not isinstance(schema, dict):
+        return set()
+    found = set(schema)
+    for key, part in schema.items():
+        found |= keywords(list(part.values()) if key in ("properties", "$defs") else part)
+    return found

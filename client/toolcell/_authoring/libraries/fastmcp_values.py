@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -12,6 +10,7 @@ from toolcell._results.content import File as OwnFile
 from toolcell._results.content import Image as OwnImage
 from toolcell._results.content import Link
 from toolcell._results.content import ToolResult as OwnResult
+from toolcell._results.mcp_content import is_blocks, text_or_file
 
 __all__ = ["BLOCKS", "Audio", "File", "Image", "Inert", "ToolAnnotations", "ToolResult", "as_result"]
 
@@ -104,7 +103,8 @@ class ToolAnnotations(_Block):
 
 
 def _block(name: str, kind: str) -> type[_Block]:
-    return cast("type[_Block]", type(name, (_Block,), {"type": kind, "__doc__": f"MCP's {name}."}))
+    names = {"type": kind, "__doc__": f"MCP's {name}.", "__module__": "mcp.types"}
+    return cast("type[_Block]", type(name, (_Block,), names))
 
 
 BLOCKS: Mapping[str, type[Any]] = {
@@ -121,75 +121,37 @@ BLOCKS: Mapping[str, type[Any]] = {
     "ToolAnnotations": ToolAnnotations,
 }
 AUDIO_FORMATS = {"mp3": "mpeg", "m4a": "mp4"}
-KINDS = frozenset({"text", "image", "audio", "resource_link", "resource"})
 
 
 def as_result(value: Any) -> Any:
     """Return what a tool of FastMCP returned as a value that a tool of ours may return.
 
     Args:
-        value: Any value; those that are not of the library are returned unchanged.
+        value: Any value; those that are not of the library are returned unchanged. MCP's own types are understood of
+            every tool, by `toolcell._results.mcp_content`.
 
     Raises:
         ToolError: A file is too large, or its media type is none.
     """
-    if type(value).__name__ == "CallToolResult" or isinstance(value, ToolResult):
-        data = getattr(value, "structured_content", None) or getattr(value, "structuredContent", None)
+    if isinstance(value, ToolResult):
+        data = value.structured_content
         content = as_result(value.content) if value.content is not None else data
-        if not isinstance(content, str | OwnImage | OwnFile | Link | list):
+        if not (isinstance(content, str | OwnImage | OwnFile | Link | list) or is_blocks(content)):
             return content  # data only
-        failed = bool(getattr(value, "isError", False) or getattr(value, "is_error", False))
-        meta = getattr(value, "meta", None)
-        return OwnResult(cast("Any", content), details=data, metadata=meta, is_error=failed)
-    if _is_part(value):
+        return OwnResult(cast("Any", content), details=data, metadata=value.meta)
+    if isinstance(value, _Media):
         return _part(value)
     if isinstance(value, list | tuple):
         parts = cast("Sequence[Any]", value)
-        if any(map(_is_part, parts)):
-            return [_part(each) if _is_part(each) else each for each in parts]
+        if any(isinstance(each, _Media) for each in parts):
+            return OwnResult([_part(each) if isinstance(each, _Media) else each for each in parts])
     return cast("Any", value)
 
 
-def _is_part(value: Any) -> bool:
-    return isinstance(value, _Media) or (
-        isinstance(getattr(value, "type", None), str)
-        and value.type in KINDS
-        and not isinstance(value, Mapping)
-    )
-
-
-def _part(value: Any) -> str | OwnImage | OwnFile | Link:
+def _part(value: _Media) -> str | OwnImage | OwnFile:
     if isinstance(value, Image):
         return OwnImage(data=value.read(), format=value.format or None)
-    if isinstance(value, _Media):
-        unnamed = f"file.{value.format}" if value.format else ""
-        name = value.name or str(os.fspath(value.path or "")).rpartition("/")[2] or unnamed
-        mime_type = f"audio/{AUDIO_FORMATS.get(value.format, value.format or 'wav')}"
-        return _text_or_file(value.read(), name, mime_type if isinstance(value, Audio) else None)
-    match value.type:
-        case "text":
-            return str(value.text)
-        case "image":
-            return OwnImage(data=base64.b64decode(value.data), format=_mime_type(value))
-        case "resource_link":
-            return Link(str(value.uri), name=getattr(value, "name", None), mime_type=_mime_type(value))
-        case "resource" if hasattr(value.resource, "text"):
-            return str(value.resource.text)
-        case "resource":
-            resource = value.resource
-            name = str(getattr(resource, "uri", "")).rstrip("/").rpartition("/")[2]
-            return _text_or_file(base64.b64decode(resource.blob), name, _mime_type(resource))
-        case _:
-            return _text_or_file(base64.b64decode(value.data), "sound", _mime_type(value) or "audio/wav")
-
-
-def _mime_type(value: Any) -> str | None:
-    return getattr(value, "mimeType", None) or getattr(value, "mime_type", None)
-
-
-def _text_or_file(data: bytes, name: str, mime_type: str | None) -> str | OwnFile:
-    """A file that is text is text for the model, unless it says that it is something else."""
-    if mime_type is None or mime_type.startswith("text/"):
-        with contextlib.suppress(UnicodeDecodeError):
-            return data.decode()
-    return OwnFile(data=data, name=name or None, mime_type=mime_type)
+    unnamed = f"file.{value.format}" if value.format else ""
+    name = value.name or str(os.fspath(value.path or "")).rpartition("/")[2] or unnamed
+    mime_type = f"audio/{AUDIO_FORMATS.get(value.format, value.format or 'wav')}"
+    return text_or_file(value.read(), name, mime_type if isinstance(value, Audio) else None)

@@ -26,6 +26,7 @@ class Offer:
         schema: The JSON Schema of the arguments; None where the signature of the function has them.
         options: The options that the library's own declarations amount to.
         line: Where it is in the file; 0 where that is not known.
+        problem: Why it cannot be used; empty if it can.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Offer:
     schema: Mapping[str, Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     line: int = 0
+    problem: str = ""
 
 
 class Reader(Protocol):
