@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import grpc.aio
@@ -75,10 +76,19 @@ def environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def served(directory: Path, configuration: str = "", path: str = "") -> Generator[str]:
+def served(
+    directory: Path,
+    configuration: str = "",
+    path: str = "",
+    *,
+    module: str = "toolcelld",
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Generator[str]:
     """Start a daemon with its own state, and a project with the tools `add` and `large`; the value is its socket.
 
     - `path`: its PATH; empty for that of the bench.
+    - `module`: what runs the daemon.
+    - `variables`: added to its environment.
     """
     tools = directory / "project" / ".toolcell" / "tools"
     tools.mkdir(parents=True, exist_ok=True)
@@ -87,7 +97,7 @@ def served(directory: Path, configuration: str = "", path: str = "") -> Generato
     (directory / "config.toml").write_text(f'trust = "all"\n{configuration}')
     address = str(directory / "run" / "daemon.sock")
     command = [
-        sys.executable, "-m", "toolcelld", "--private", "--socket", address,
+        sys.executable, "-m", module, "--private", "--socket", address,
         "--state", str(directory / "state"), "--config", str(directory / "config.toml"),
     ]  # fmt: skip
     with (
@@ -96,7 +106,7 @@ def served(directory: Path, configuration: str = "", path: str = "") -> Generato
     ):
         manager.bind(str(directory / "notify"))
         manager.settimeout(START_SECONDS_MAX)
-        surroundings = {**environment(), "NOTIFY_SOCKET": str(directory / "notify")}
+        surroundings = {**environment(), "NOTIFY_SOCKET": str(directory / "notify"), **variables}
         surroundings |= {"PATH": path} if path else {}
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, env=surroundings) as process:
             try:

@@ -27,6 +27,7 @@ from tests.bench.contenders import (
     served,
     toolcell_call,
 )
+from tests.bench.doors import road
 from tests.bench.report import WAITING
 from tests.engines import ENGINES
 
@@ -326,6 +327,12 @@ async def processor_time(directory: Path, sizes: Sizes) -> Figures:
     return figures
 
 
+async def doors(directory: Path, _sizes: Sizes) -> Figures:
+    """What a warm call enters in the daemon: a count, the same in every run."""
+    figures = (await road(directory)).figures()
+    return {"doors_entries": figures["entries"], "doors_modules": figures["modules"]}
+
+
 async def waiting_calls(_directory: Path, _sizes: Sizes) -> Figures:
     """How many functions run in the pool when a call ends while others wait: a count, the same in every run."""
     from tests.daemon.pool.test_pool import FakeWorker, steps_of_an_event  # with what is for tests alone
@@ -355,4 +362,5 @@ MEASURES: Final[Mapping[str, Callable[[Path, Sizes], Awaitable[Figures]]]] = {
     "large": large_results,
     "waiting": waiting_calls,
     "processor": processor_time,
+    "doors": doors,
 }
