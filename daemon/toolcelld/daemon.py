@@ -85,6 +85,9 @@ class DaemonOptions:
 class Daemon(Machine[DaemonState, DaemonEvent]):
     """The parts of a running daemon; operators use them, sessions and calls know `Services` alone."""
 
+    table = DAEMON
+    state = DaemonState.STARTING
+
     def __init__(
         self,
         options: DaemonOptions,
@@ -92,7 +95,6 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         zygote: LaunchedZygote,
         tasks: asyncio.TaskGroup,
     ) -> None:
-        super().__init__(DAEMON, DaemonState.STARTING)
         state = options.state_directory
         self.options = options
         self.socket = options.socket

@@ -11,8 +11,8 @@ the cell empty.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from enum import StrEnum, auto
 from typing import Final, Generic, TypeVar
 
@@ -297,28 +297,32 @@ EVENTS_MAX = 32
 
 
 class Machine(Generic[S, E]):
-    """The current state of one object, and its latest events. What has a state is a subclass: it is read at every step.
+    """The current state of one object, and its latest events. What has a state is a subclass with a table."""
 
-    Args:
-        table: The transitions: state, event, next state.
-        initial: The first state.
-    """
-
-    def __init__(self, table: Mapping[S, Mapping[E, S]], initial: S) -> None:
-        self._table = table
-        self.state = initial
-        self.events: deque[E] = deque(maxlen=EVENTS_MAX)
+    table: Mapping[S, Mapping[E, S]]
+    """The transitions: state, event, next state; of the class."""
+    state: S
+    """Of the class, the first one."""
+    events: tuple[E, ...] = ()
+    """The latest ones, the newest last."""
+    announced: AbstractSet[S] = frozenset()
+    """The states of which `on_state` is called; of the class."""
 
     def fire(self, event: E) -> S:
         """Move to the next state and return it. Raises `InvalidTransition` with the latest events."""
         try:
-            target = self._table[self.state][event]
+            target = self.table[self.state][event]
         except KeyError:
             history = ", ".join(self.events) or "nothing"
             raise InvalidTransition(f"{event} while {self.state}, after {history}") from None
-        self.events.append(event)
+        self.events = (*self.events[1 - EVENTS_MAX :], event)
         self.state = target
+        if target in self.announced:
+            self.on_state()
         return target
+
+    def on_state(self) -> None:
+        """It is in a state that is announced."""
 
     def __repr__(self) -> str:
         return f"<{self.state.upper()} after {', '.join(self.events) or 'nothing'}>"

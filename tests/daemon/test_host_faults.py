@@ -349,7 +349,7 @@ async def start_of_a_worker(tasks: asyncio.TaskGroup, _: Path, __: pytest.Monkey
         make_worker=Broken,
     )
     for _attempt in range(2):
-        lease = pool.lease(SPEC, places := Places(1), 10)
+        lease = pool.lease(pool.row(SPEC), places := Places(1), 10)
         with pytest.raises(StartFailed, match="Input/output error"):
             await lease.granted
         assert places.free

@@ -64,6 +64,12 @@ def reachable(table: Table, state: StrEnum) -> set[StrEnum]:
     return found
 
 
+def machine_of(table: Any, initial: Any) -> Machine[Any, Any]:
+    machine: Machine[Any, Any] = Machine()
+    machine.table, machine.state = table, initial
+    return machine
+
+
 def lives(name: str) -> st.SearchStrategy[list[Any]]:
     return st.lists(st.sampled_from(list(TABLES[name][2])), max_size=60)
 
@@ -72,7 +78,7 @@ def lives(name: str) -> st.SearchStrategy[list[Any]]:
 @given(st.data())
 def test_a_machine_makes_only_the_transitions_of_its_table(name: str, data: st.DataObject) -> None:
     table, _, _, initial = TABLES[name]
-    machine: Machine[Any, Any] = Machine(table, initial)
+    machine = machine_of(table, initial)
     told: list[StrEnum] = []
     for event in data.draw(lives(name)):
         before = machine.state
@@ -114,7 +120,7 @@ def test_a_call_ends_once() -> None:
 
 
 def test_an_invalid_transition_lists_the_previous_events() -> None:
-    machine = Machine(WORKER, WorkerState.STARTING)
+    machine = machine_of(WORKER, WorkerState.STARTING)
     assert repr(machine) == "<STARTING after nothing>"
     for event in (WorkerEvent.HELLO, WorkerEvent.LEASE, WorkerEvent.ABORT):
         machine.fire(event)
@@ -124,7 +130,7 @@ def test_an_invalid_transition_lists_the_previous_events() -> None:
 
 
 def test_only_the_latest_events_are_kept() -> None:
-    machine = Machine(SESSION, SessionState.OPEN)
+    machine = machine_of(SESSION, SessionState.OPEN)
     for _ in range(1000):
         machine.fire(SessionEvent.DETACH)
         machine.fire(SessionEvent.ATTACH)

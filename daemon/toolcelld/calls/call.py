@@ -76,8 +76,10 @@ class Call(Machine[CallState, CallEvent]):
         session: the session that it belongs to.
     """
 
+    table = CALL
+    state = CallState.WAITING_TOOL
+
     def __init__(self, request: Request, session: Owner) -> None:
-        super().__init__(CALL, CallState.WAITING_TOOL)
         self.id = request.call_id
         self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
         self.arguments_bytes = len(request.arguments)  # what counts for the session until the end
@@ -217,13 +219,13 @@ class Call(Machine[CallState, CallEvent]):
             if self.deadline is not None:
                 self.deadline.run()
             concurrency = plan.settings.concurrency
-            if concurrency is None and (worker := pool.lease_now(plan.spec, places)) is not None:
+            if concurrency is None and (worker := pool.lease_now(plan.row, places)) is not None:
                 self.run = Run(self, plan, worker)
                 self.run.begin()
                 return
             self.fire(CallEvent.QUEUED)
             self._lease = pool.lease(
-                plan.spec, places, plan.limits.queue_seconds, tool=plan.tool.name, concurrency=concurrency
+                plan.row, places, plan.limits.queue_seconds, tool=plan.tool.name, concurrency=concurrency
             )
             self._lease.granted.add_done_callback(self._leased)
         except Refusal as refusal:

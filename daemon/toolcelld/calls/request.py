@@ -10,6 +10,8 @@ from toolcelld.config.permissions import Rule
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, Settings, lower
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import Permit
+from toolcelld.pool.idle import Row
+from toolcelld.pool.pool import Pool
 from toolcelld.protocol.messages import CallContext
 
 __all__ = ["Plan", "Request"]
@@ -54,7 +56,7 @@ class Plan(NamedTuple):
     tool: ToolInfo
     settings: Settings
     limits: Limits  # those of the settings, and lower ones of the session and the call
-    spec: CellSpec
+    row: Row  # of the workers that can serve it
     generation: int  # of the catalog that has the tool
     grace_seconds: float
     hooks: tuple[BoundHook, ...] = ()  # in the order in which they run
@@ -62,12 +64,18 @@ class Plan(NamedTuple):
     notes: tuple[str, ...] = ()  # for the outcome: sentences for the model
     redefined: str = ""  # the same for arguments that are not valid
 
-    def under(self, limits: Limits, session_id: str) -> Plan:
+    @property
+    def spec(self) -> CellSpec:
+        """The cell that it runs in."""
+        return self.row.spec
+
+    def under(self, limits: Limits, session_id: str, pool: Pool) -> Plan:
         """Return the plan for one call, under the limits that it lowers.
 
         Args:
             limits: The limits of the call and its session; `NO_LIMITS` for none.
             session_id: The owner of the worker with isolation "session".
+            pool: Has the workers of such a cell.
         """
         spec = Permit(self.tool, self.settings, self.spec).cell(session_id, limits)
-        return self._replace(limits=lower(self.settings.limits, limits), spec=spec)
+        return self._replace(limits=lower(self.settings.limits, limits), row=pool.row(spec))

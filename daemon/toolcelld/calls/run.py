@@ -293,7 +293,7 @@ class Run:
             self.record.leftovers = await worker.count_leftovers()
         clean = report is not None and not (self.record.leftovers or report.threads or self.collector.broken)
         if worker.state is WorkerState.DEAD:
-            worker.release()
+            worker.listener = None
         elif stop is None:
             reusable = clean and (gone or not self.plan.spec.fresh)
             self._give_back(WorkerEvent.DONE if reusable else WorkerEvent.SPENT)
@@ -333,7 +333,7 @@ class Run:
         if self.call.state is not CallState.ASKING:
             self._pool.give_place(self.call.session.places)
         if self.worker.state is not WorkerState.DEAD:
-            self.worker.release()
+            self.worker.listener = None
             self.worker.cell.end()
 
     def free(self) -> None:
@@ -342,5 +342,6 @@ class Run:
             if timer is not None:
                 timer.end()
         self.questions = None
-        self.worker.forget(self.collector)
+        if self.worker.listener is self.collector:  # and not that of the next call
+            self.worker.listener = None
         del self.collector

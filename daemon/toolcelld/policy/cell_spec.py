@@ -21,7 +21,7 @@ __all__ = ["CellSpec"]
 class CellSpec:
     """What makes two cells interchangeable: calls with equal specs may share one.
 
-    To compare two takes as long as a good part of a call; `Pool.one_of` makes one object of equal ones.
+    To compare two takes as long as a good part of a call; a plan has the pool's row of workers with such a cell.
     """
 
     file: ToolFile

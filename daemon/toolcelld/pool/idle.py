@@ -9,7 +9,17 @@ from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.idle_watch import IdleWatch
 from toolcelld.pool.worker import Worker
 
-__all__ = ["IdleWorkers"]
+__all__ = ["IdleWorkers", "Row"]
+
+
+class Row:
+    """The idle workers of equal cells, the one that was used last at the end."""
+
+    __slots__ = ("__weakref__", "spec", "workers")
+
+    def __init__(self, spec: CellSpec) -> None:
+        self.spec = spec
+        self.workers: list[Worker] = []
 
 
 class IdleWorkers:
@@ -17,7 +27,7 @@ class IdleWorkers:
 
     Args:
         seconds: how long one is kept.
-        expired: retires one that was kept so long; it calls `discard`.
+        expired: retires one that was kept so long, or has imported older files; it calls `discard`.
         active: ends one that goes on though it has no call, and is told what it does; it calls `discard`.
     """
 
@@ -27,42 +37,39 @@ class IdleWorkers:
         self._seconds = seconds
         self._expired = expired
         self._loop = asyncio.get_running_loop()
-        # The mutable state: the same workers twice, and the one timer for all of them.
-        self._workers: dict[CellSpec, list[Worker]] = {}  # the one that was used last is the last
+        # The mutable state: the workers, each of which is in its row too, and the one timer for all of them.
         self._since: dict[Worker, float] = {}  # the one that has been idle longest first
         self._timer: asyncio.TimerHandle | None = None
         self._watch = IdleWatch(self._since, active)
 
     def add(self, worker: Worker) -> None:
         """Keep a worker that has become idle."""
-        self._workers.setdefault(worker.spec, []).append(worker)
+        assert worker.row is not None
+        worker.row.workers.append(worker)
         self._since[worker] = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._look)
         if not self._watch.hurried:
             self._watch.wake()
 
-    def take(self, spec: CellSpec) -> Worker | None:
-        """Remove and return the worker with such a cell that was used last; None where there is none."""
-        workers = self._workers.get(spec)
-        if not workers:
-            return None
-        worker = workers.pop()
-        if not workers:
-            del self._workers[spec]
-        del self._since[worker]
-        if worker in self._watch.looks:
-            self._watch.forget(worker)
-        return worker
+    def take(self, row: Row) -> Worker | None:
+        """Remove and return the worker of a row that was used last and has the code of now; None where there is none."""
+        while row.workers:
+            worker = row.workers.pop()
+            del self._since[worker]
+            if worker in self._watch.looks:
+                self._watch.forget(worker)
+            if not worker.imported or worker.is_current:
+                return worker
+            self._expired(worker)
+        return None
 
     def discard(self, worker: Worker) -> None:
         """Remove a worker; harmless where it is not idle."""
         if self._since.pop(worker, None) is None:
             return
-        workers = self._workers[worker.spec]
-        workers.remove(worker)
-        if not workers:
-            del self._workers[worker.spec]
+        assert worker.row is not None
+        worker.row.workers.remove(worker)
         self._watch.forget(worker)
 
     def leave(self, worker: Worker) -> None:

@@ -21,11 +21,12 @@ import asyncio
 import heapq
 import itertools
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakValueDictionary
 
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
@@ -33,7 +34,7 @@ from toolcelld.files.paths import Place, is_below
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import FairQueue, Places
-from toolcelld.pool.idle import IdleWorkers
+from toolcelld.pool.idle import IdleWorkers, Row
 from toolcelld.pool.lease import Lane, Lease
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
@@ -81,7 +82,7 @@ class Pool:
         self._running: dict[Worker, str] = {}  # those whose tools have a bound on concurrency, and the tool
         self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
         self._workers: dict[str, Worker] = {}
-        self._specs: WeakKeyDictionary[CellSpec, ref[CellSpec]] = WeakKeyDictionary()
+        self._rows: WeakValueDictionary[CellSpec, Row] = WeakValueDictionary()  # of plans and workers
         # Until it is known how the start has ended, so longer than they live
         self._starting: set[Worker] = set()
         self._idle = IdleWorkers(idle_seconds, self.retire, self._end_active)
@@ -100,35 +101,27 @@ class Pool:
         """Calls that wait."""
         return self._waiting.count
 
-    def one_of(self, spec: CellSpec) -> CellSpec:
-        """Return the one object of all specs that equal this one, for sessions that keep it: a lookup then compares nothing."""
-        kept = self._specs.get(spec)
-        if kept is not None and (found := kept()) is not None:
-            return found
-        self._specs[spec] = ref(spec)
-        return spec
+    def row(self, spec: CellSpec) -> Row:
+        """Return the row of the workers with such a cell, for plans that keep it: a call then compares no specs."""
+        if (row := self._rows.get(spec)) is None:
+            row = self._rows[spec] = Row(spec)
+        return row
 
     # The two ends of a lease
 
-    def lease_now(self, spec: CellSpec, places: Places) -> Worker | None:
+    def lease_now(self, row: Row, places: Places) -> Worker | None:
         """A warm worker with a place, leased, where both are free and no call waits for them; the hot path."""
-        if places.free <= places.waiting or (worker := self._take_current(spec)) is None:
+        if places.free <= places.waiting or (worker := self._idle.take(row)) is None:
             return None
-        places.take()
+        places.free -= 1
+        if places.row is not None:
+            places.row.fit(places.free)
         worker.fire(WorkerEvent.LEASE)
         return worker
 
-    def _take_current(self, spec: CellSpec) -> Worker | None:
-        """An idle worker whose code is what the files have; those that have imported older files are retired."""
-        while (worker := self._idle.take(spec)) is not None:
-            if not worker.imported or worker.is_current:
-                return worker
-            self.retire(worker)
-        return None
-
     def lease(
         self,
-        spec: CellSpec,
+        row: Row,
         places: Places,
         queue_seconds: float | None,
         *,
@@ -141,13 +134,13 @@ class Pool:
         QUARANTINED, with `StartFailed` when none starts.
 
         Args:
-            spec: the cell that the worker must have.
+            row: that of the worker.
             places: those of the session.
             queue_seconds: how long to wait at most; None for ever.
             tool: the tool's name, for `concurrency`.
             concurrency: how many calls of the tool may run at once; None for no bound.
         """
-        self.quarantine.check(spec.file)
+        self.quarantine.check(row.spec.file)
         if self._waiting.offered >= WAITING_MAX:
             raise Refusal(
                 RefusalReason.BUSY,
@@ -155,7 +148,7 @@ class Pool:
                 retry_seconds=1,
                 quota=f"waiting calls: {WAITING_MAX}",
             )
-        lease = Lease(spec, places, self._loop.create_future(), queue_seconds, tool, concurrency)
+        lease = Lease(row, places, self._loop.create_future(), queue_seconds, tool, concurrency)
         self._waiting.add(places, lease, lease.lane)
         self._settle()
         if queue_seconds is not None and not lease.granted.done():
@@ -208,7 +201,7 @@ class Pool:
         if self._is_full(lease):
             why = f"{lease.tool} runs {lease.concurrency} calls at once, as it may, and none ended within {queue_seconds:g} s"
             key, quota = f"[tool.{lease.tool}] concurrency", f"{lease.tool}: {lease.concurrency}"
-        elif (wait := self.quarantine.wait_seconds(lease.spec.file)) > 0:
+        elif (wait := self.quarantine.wait_seconds(lease.row.spec.file)) > 0:
             why = f"its workers died, and the next one is started in {wait:.1f} s only"
             key, quota = "[daemon] workers", "restarts of a worker that died"
         else:
@@ -223,8 +216,11 @@ class Pool:
 
     def give_back(self, worker: Worker, event: WorkerEvent, places: Places) -> None:
         """Give back a worker and its call's place: DONE or SETTLED makes the worker idle, SPENT retires it."""
-        places.give()
-        worker.release()
+        places.free += 1
+        if places.row is not None:
+            places.row.fit(places.free)
+        worker.listener = None
+        worker.since = time.time()
         if self._running:
             self._running.pop(worker, None)
         spec, ailing = worker.spec, self.quarantine.records
@@ -332,7 +328,7 @@ class Pool:
         leaving = sum(worker.state is WorkerState.STOPPING for worker in self._workers.values())
         if not (leaving or self._idle or len(self._workers) < self.workers_max):
             return
-        coming = Counter(worker.spec for worker in self._starting if worker.state is not WorkerState.STOPPING)
+        coming = Counter(worker.row for worker in self._starting if worker.state is not WorkerState.STOPPING)
         running = Counter(
             self._running.values()
         )  # of tools with a bound, and what is promised to earlier calls
@@ -341,23 +337,24 @@ class Pool:
         heapq.heapify(turns)
         while turns:
             (*_, lease), lane, passed = heapq.heappop(turns)
-            spec, file = lane.spec, lane.spec.file
+            row, spec, file = lane.row, lane.row.spec, lane.row.spec.file
             if lane.bounded and running[lane.bounded] >= (lease.concurrency or 0):
                 continue
             running[lane.bounded] += 1
-            if (idle := self._take_current(spec)) is not None:
+            if (idle := self._idle.take(row)) is not None:
                 idle.fire(WorkerEvent.LEASE)
                 self._grant(lease, idle)
                 passed -= 1
-            elif coming[spec]:
-                coming[spec] -= 1
-            elif spec.serial and any(worker.spec == spec for worker in self._workers.values()):
+            elif coming[row]:
+                coming[row] -= 1
+            elif spec.serial and any(worker.row is row for worker in self._workers.values()):
                 continue  # its one worker is busy, or is going
             elif (wait := self.quarantine.wait_seconds(file)) > 0:
                 self._settle_after(wait, file)
                 continue
             elif len(self._workers) < self.workers_max:
                 worker = self._make_worker(f"w-{next(self._ids)}", spec, self._changed)
+                worker.row = row
                 self._workers[worker.id] = worker
                 self._starting.add(worker)
                 self._emptied.clear()
@@ -396,8 +393,8 @@ class Pool:
 
     def _evict(self) -> None:
         """Retire the least recently used idle worker; its room comes free when it is gone."""
-        wanted = {lane.spec for lane in self._waiting.lanes}
-        self.retire(min(self._idle, key=lambda worker: (worker.spec in wanted, worker.since)))
+        wanted = {lane.row for lane in self._waiting.lanes}
+        self.retire(min(self._idle, key=lambda worker: (worker.row in wanted, worker.since)))
 
     # What dies
 
@@ -405,7 +402,7 @@ class Pool:
         file = worker.spec.file
         if not self.quarantine.died(file, worker.crash_cause, worker.crash_stderr, started=worker.started):
             return
-        for lease in [lease for lease in self._waiting.all if lease.spec.file.digest == file.digest]:
+        for lease in [lease for lease in self._waiting.all if lease.row.spec.file.digest == file.digest]:
             self._remove(lease)
             try:
                 self.quarantine.check(file)
@@ -440,7 +437,7 @@ class Pool:
         """Tell it to the call that the worker was started for, or to the first of its like."""
         if lease.granted.done():
             lanes = self._waiting.lanes.items()
-            alike = [offers[0] for lane, offers in lanes if lane.spec == lease.spec]
+            alike = [offers[0] for lane, offers in lanes if lane.row is lease.row]
             lease = min(alike).item if alike else lease
         if not lease.granted.done():
             self._remove(lease)

@@ -69,10 +69,15 @@ class Quarantined:
         return f"{len(self.deaths)} workers crashed in a row within {max(span, 0):.1f} s: {cause_counts}"
 
 
+class _Health(Machine[HealthState, HealthEvent]):
+    table = HEALTH
+    state = HealthState.SOUND
+
+
 @dataclass(slots=True)
 class _Record:
     file: ToolFile
-    machine: Machine[HealthState, HealthEvent]
+    machine: _Health = field(default_factory=_Health)
     in_a_row: int = 0
     not_before: float = 0.0  # by the clock
     since: float = 0.0
@@ -118,7 +123,7 @@ class Quarantine:
         existing = self.records.get(file.digest)
         if existing is not None and started < existing.when[-1]:
             return False  # it ran at the time of the last crash: they count once
-        record = self.records.pop(file.digest, None) or _Record(file, Machine(HEALTH, HealthState.SOUND))
+        record = self.records.pop(file.digest, None) or _Record(file)
         self._evict()
         self.records[file.digest] = record
         now = self._clock()

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from toolcelld import linux
 from toolcelld.catalog.describing.description import Description
@@ -41,6 +41,9 @@ from toolcelld.protocol.messages import (
     from_worker,
 )
 
+if TYPE_CHECKING:
+    from toolcelld.pool.idle import Row
+
 __all__ = ["Listener", "Worker"]
 
 logger = logging.getLogger(__name__)
@@ -49,7 +52,6 @@ SURVEY_SECONDS_MAX: Final = 1.0
 """A keeper answers within a fraction of a millisecond; after this time its answer counts as unknown."""
 IMPORTED_MAX: Final = 500
 """Files of the project that are looked at before a call; the worker reports no more."""
-BY_CALLS: Final = frozenset({WorkerEvent.LEASE, WorkerEvent.DONE})
 STAGES: Final[Mapping[type[Exception], str]] = {
     ZygoteFailed: "spawn",
     BuildError: "environment",
@@ -94,10 +96,13 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     Args:
         worker_id: Its name in logs and lists.
         spec: The file and the settings of the cell.
-        on_change: Called after every change of its state, but those from idle to busy and back.
+        on_change: Called when it has a process, has loaded its file, is to exit, and has ended.
         prepare: Builds the environment that a spec with requirements needs, and returns the spec with it.
     """
 
+    table = WORKER
+    state = WorkerState.STARTING
+    announced = frozenset({WorkerState.STOPPING, WorkerState.DEAD})
     cell: Cell
     """Its cell; only for a worker that has been started."""
 
@@ -108,17 +113,18 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         on_change: Callable[[Worker], None],
         prepare: Callable[[CellSpec], Awaitable[CellSpec]] | None = None,
     ) -> None:
-        super().__init__(WORKER, WorkerState.STARTING)
         self.id = worker_id
         self.spec = spec
-        self.started_at = self.since = time.time()
+        self.started_at = time.time()
+        self.since = self.started_at  # it has been idle, or has had its call
         self.started = time.monotonic()
         self.calls = 0
         self.call_id = ""
         self.description: Description | None = None
         self.printed = b""  # while the file was loaded
         self._cell: Cell | None = None  # until it is started; then `cell`
-        self._listener: Listener | None = None
+        self.listener: Listener | None = None  # receives the frames of its call
+        self.row: Row | None = None  # of the pool that has it
         self._startup: Startup | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.forks = False  # whether it is a template, which forks a process for each call
@@ -148,11 +154,6 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         return self._cell.processes.keeper_pid if self._cell is not None else 0
 
     @property
-    def listener(self) -> Listener | None:
-        """What receives the frames of its call; None where it has none."""
-        return self._listener
-
-    @property
     def is_forking(self) -> bool:
         """Whether it is a template that still forks the process of its next call."""
         return self._hello_due
@@ -162,13 +163,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         """The path of its private temporary directory inside the cell; empty where it has none."""
         return self._tmpdir
 
-    def fire(self, event: WorkerEvent) -> WorkerState:
-        """Move to the next state."""
-        state = super().fire(event)
-        self.since = time.time()
-        if event not in BY_CALLS or state is WorkerState.STOPPING:
-            self._on_change(self)
-        return state
+    def on_state(self) -> None:
+        self._on_change(self)
 
     # Starting
 
@@ -209,6 +205,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self._startup = None
         if self.state is WorkerState.STARTING:
             self.fire(WorkerEvent.HELLO)
+            self._on_change(self)
         return self.description
 
     async def _take_cell(self, prefork: PreforkedCells) -> tuple[CellSpec, Mapping[str, str]]:
@@ -311,10 +308,11 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             The call's number in this worker.
         """
         self.calls += 1
+        self.since = time.time()
         # The output in the pipes now was written before the call, maybe in the call of another session.
         cell = self.cell
         cell.stdio.begin_call()
-        self._listener = listener
+        self.listener = listener
         if self.forks:
             self._gone = cell.loop.create_future()
         message = CallMessage(seq=self.calls, tool=tool, context=context)
@@ -325,15 +323,6 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         if cell.ended.done():  # between the lease and now; `_on_ended` had no listener to notify
             cell.loop.call_soon(listener.on_death, cell.ended.result())
         return self.calls
-
-    def release(self) -> None:
-        """End the call: its listener receives nothing more."""
-        self._listener = None
-
-    def forget(self, listener: Listener) -> None:
-        """Let go of the listener of a call that is over, unless another call has the worker by now."""
-        if self._listener is listener:
-            self._listener = None
 
     async def is_gone(self, seconds: float, *, end: bool = True) -> bool:
         """Wait until the process of the call has exited; return whether nothing of the call is left in the cell.
@@ -372,8 +361,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self._on_gone(frame, self._gone)
         elif kind == "hello" and self._hello_due:
             self._on_forked()
-        elif self._listener is not None:
-            self._listener.on_frame(frame)
+        elif self.listener is not None:
+            self.listener.on_frame(frame)
         elif self._startup is not None:
             self._startup.on_frame(self.cell, frame)
             if self._startup.forks and self.spec.fresh and not self.forks:
@@ -392,7 +381,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self.imported |= message.files
 
     def _on_gone(self, frame: Frame, gone: asyncio.Future[bool]) -> None:
-        listener = self._listener
+        listener = self.listener
         if frame.header.get("seq") != self.calls or gone.done():
             self.cell.channel.fail(FrameError("it says that the process of another call is gone"))
         elif listener is not None and not listener.has_reported:
@@ -416,22 +405,22 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         return not self.imported or linux.unchanged_below(self.spec.project, self.imported)
 
     def on_output(self, source: Source, data: bytes) -> bool:
-        if self._listener is not None:
-            return self._listener.on_output(source, data)
+        if self.listener is not None:
+            return self.listener.on_output(source, data)
         if self._startup is not None:
             self._startup.on_output(source, data)
         return False
 
     def on_broken(self, error: FrameError) -> None:
         self._broke_protocol = True
-        if self._listener is not None:
-            self._listener.on_broken(error)
+        if self.listener is not None:
+            self.listener.on_broken(error)
         elif self._startup is not None:
             self._startup.on_broken(error)
 
     def _on_refused(self, refused: Refused) -> None:
-        if self._listener is not None:
-            self._listener.on_refused(refused)
+        if self.listener is not None:
+            self.listener.on_refused(refused)
         else:
             logger.info("%s %s, outside of a call: %s", self.id, self.spec.file.stem, refused.why)
 
@@ -453,8 +442,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         if self._tmpdirs is not None:
             self._tmpdirs.remove(self._tmpdir)
         self.fire(WorkerEvent.EXIT)
-        if self._listener is not None:
-            self._listener.on_death(cell_exit)
+        if self.listener is not None:
+            self.listener.on_death(cell_exit)
 
     def _cause_of_crash(self, cell_exit: CellExit) -> str:
         """Return the cause of a crash during loading or a call; empty if the daemon ended the cell or the cause is unknown."""
@@ -463,7 +452,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             and self._startup is not None
             and (self._broke_protocol or not self._startup.over)
         )
-        calling = self.state in (WorkerState.BUSY, WorkerState.LAST) and self._listener is not None
+        calling = self.state in (WorkerState.BUSY, WorkerState.LAST) and self.listener is not None
         if not (loading or calling):
             return ""
         if cell_exit.out_of_memory:  # the kernel kills the keeper too, so the worker's status is unknown

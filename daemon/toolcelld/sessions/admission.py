@@ -89,7 +89,7 @@ class Admission:
             permit.tool,
             permit.settings,
             permit.settings.limits,
-            self._services.pool.one_of(permit.spec),
+            self._services.pool.row(permit.spec),
             catalog.generation,
             ruleset.config.daemon.abort_grace_seconds,
             tuple(

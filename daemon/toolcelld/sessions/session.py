@@ -75,6 +75,9 @@ class OpenRequest:
 class Session(Machine[SessionState, SessionEvent]):
     """A client session, created by `Sessions`."""
 
+    table = SESSION
+    state = SessionState.OPEN
+
     def __init__(
         self,
         services: Services,
@@ -88,7 +91,6 @@ class Session(Machine[SessionState, SessionEvent]):
         self.id = f"s-{secrets.token_hex(6)}"
         self.secret = secrets.token_urlsafe(24)
         self.secret_digest = hashlib.sha256(self.secret.encode()).digest()
-        super().__init__(SESSION, SessionState.OPEN)
         self.agent = request.agent
         self.request = request
         self.answers = request.answers
@@ -350,7 +352,7 @@ class Session(Machine[SessionState, SessionEvent]):
         if self.services.pool.quarantine.records:
             self.services.pool.quarantine.check(plan.spec.file)
         if plan.settings.isolation == "session" or request.limits is not NO_LIMITS:
-            plan = plan.under(request.limits, self.id)
+            plan = plan.under(request.limits, self.id, self.services.pool)
         if request.parent_call_id:
             check_ancestors(request, plan.spec, self._parent)
         return plan

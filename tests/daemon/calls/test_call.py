@@ -22,6 +22,7 @@ from toolcelld.config.resolution.settings import resolve
 from toolcelld.lifecycle import CallState, WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import Places
+from toolcelld.pool.idle import Row
 from toolcelld.pool.pool import Lease, Pool
 from toolcelld.pool.worker import Listener, Worker
 from toolcelld.protocol.messages import CallContext
@@ -43,12 +44,12 @@ class FakePool(Pool):
         self.leases = 0
         self.warm: Worker | None = None
 
-    def lease_now(self, spec: CellSpec, places: Places) -> Worker | None:
+    def lease_now(self, row: Row, places: Places) -> Worker | None:
         return self.warm
 
-    def lease(self, spec: CellSpec, places: Places, queue_seconds: float | None, **tool: Any) -> Lease:
+    def lease(self, row: Row, places: Places, queue_seconds: float | None, **tool: Any) -> Lease:
         self.leases += 1
-        return Lease(spec, places, self.granted)
+        return Lease(row, places, self.granted)
 
     def grant(self, worker: Worker) -> None:
         self.places.take()
@@ -72,7 +73,7 @@ def a_call(session: FakeOwner) -> Call:
 def a_plan() -> Plan:
     tool = ToolInfo("t", "", b"{}", FILE, "t", {})
     settings = resolve(Config(), "t", {}, "project")
-    return Plan(tool, settings, settings.limits, CellSpec(FILE, "/", (), CellLimits(), OPEN), 1, 1.0)
+    return Plan(tool, settings, settings.limits, Row(CellSpec(FILE, "/", (), CellLimits(), OPEN)), 1, 1.0)
 
 
 async def moments(count: int) -> None:
@@ -142,18 +143,14 @@ class BrokenWorker:
     state = WorkerState.BUSY
     call_id = ""
     calls = 0
+    listener = None
 
     def __init__(self) -> None:
         self.cell = self
         self.over = False
 
-    def forget(self, listener: Listener) -> None: ...
-
     def begin(self, tool: str, arguments: bytes, context: CallContext, listener: Listener) -> int:
         raise RuntimeError("a bug")
-
-    def release(self) -> None:
-        """Nothing listens."""
 
     def end(self) -> None:
         self.over = True

@@ -132,7 +132,7 @@ async def leased(
     pool: Pool, wanted: CellSpec, queue_seconds: float | None = None, places: Places = PLACES, **tool: Any
 ) -> Worker:
     """A worker; cancelling withdraws the lease, at whichever moment."""
-    lease = pool.lease(wanted, places, queue_seconds, **tool)
+    lease = pool.lease(pool.row(wanted), places, queue_seconds, **tool)
     try:
         return await asyncio.shield(lease.granted)
     except asyncio.CancelledError:
@@ -412,9 +412,9 @@ async def test_a_warm_worker_is_not_leased_past_those_that_wait_for_a_place(
         places = Places(1)
         waiting = ask(pool, spec("b"), places=places)
         await settled()
-        assert pool.lease_now(spec("a"), places) is None
-        assert pool.lease_now(spec("a"), Places(0)) is None
-        assert pool.lease_now(spec("a"), PLACES) is workers[0]
+        assert pool.lease_now(pool.row(spec("a")), places) is None
+        assert pool.lease_now(pool.row(spec("a")), Places(0)) is None
+        assert pool.lease_now(pool.row(spec("a")), PLACES) is workers[0]
         pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
         waiting.cancel()
 
@@ -428,7 +428,7 @@ async def test_one_time_out_holds_for_the_whole_wait(workers: list[FakeWorker]) 
         await first
         neighbour = ask(pool, spec("a"))
         await settled()
-        lease = pool.lease(spec("a"), places, 5.0)
+        lease = pool.lease(pool.row(spec("a")), places, 5.0)
         assert lease.deadline is not None
         deadline = lease.deadline
         pool.give_place(places)  # it has its place now, and waits for a worker
@@ -496,7 +496,8 @@ async def steps_of_an_event(workers: list[FakeWorker], waiting: int, files: int)
     async with a_pool(workers, workers_max=2) as pool:
         places = [Places(8) for _ in range(waiting // 10 + 1)]
         leases = [
-            pool.lease(specs[number % files], places[number // 10], None) for number in range(waiting + ended)
+            pool.lease(pool.row(specs[number % files]), places[number // 10], None)
+            for number in range(waiting + ended)
         ]
         await settled()
         for _ in range(ended):
@@ -521,18 +522,18 @@ async def steps_of_an_event(workers: list[FakeWorker], waiting: int, files: int)
     return steps / ended
 
 
-async def test_sessions_of_one_directory_share_one_spec_while_one_of_them_keeps_it(
+async def test_sessions_of_one_directory_share_a_row_while_one_of_them_keeps_it(
     workers: list[FakeWorker],
 ) -> None:
     async with a_pool(workers) as pool:
-        kept = pool.one_of(spec("a"))
-        assert pool.one_of(spec("a")) is kept
-        assert pool.one_of(spec("b")) is not kept
+        kept = pool.row(spec("a"))
+        assert pool.row(spec("a")) is kept
+        assert pool.row(spec("b")) is not kept
         gone = weakref.ref(kept)
         del kept
         assert gone() is None
         another = spec("a")
-        assert pool.one_of(another) is another
+        assert pool.row(another).spec is another
 
 
 async def test_a_full_queue_says_when_to_come_again(

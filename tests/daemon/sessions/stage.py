@@ -334,6 +334,7 @@ class _Admission:
 
     def __init__(self, services: Any, directory: str, watch: object, **_: Any) -> None:
         self._config = services.config
+        self._row = services.pool.row
 
     def offered(self, catalog: Catalog) -> Catalog:
         return catalog
@@ -350,7 +351,7 @@ class _Admission:
             section = HookSection.model_validate({"file": "/hook.py"})
             hooks = (BoundHook(Hook("h", section, spec("hook").file, {function: "hook"}), spec("hook")),)
         rule = Rule("*", "ask", "/config.toml") if name == "asked" else None
-        return Plan(tool(name), settings, settings.limits, spec(name), 1, 1.0, hooks, rule)
+        return Plan(tool(name), settings, settings.limits, self._row(spec(name)), 1, 1.0, hooks, rule)
 
 
 async def _look(_: str, function: Callable[..., Any], *arguments: Any) -> Any:

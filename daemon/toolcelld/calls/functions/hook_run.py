@@ -187,10 +187,11 @@ async def _result_of(
 
 
 async def _lease(pool: Pool, places: Places, spec: CellSpec) -> Worker:
-    if (worker := pool.lease_now(spec, places)) is not None:
+    row = pool.row(spec)
+    if (worker := pool.lease_now(row, places)) is not None:
         return worker
     try:
-        lease = pool.lease(spec, places, QUEUE_SECONDS_MAX)
+        lease = pool.lease(row, places, QUEUE_SECONDS_MAX)
     except Refusal as refusal:
         raise HookFailed(refusal.message) from refusal
     try:
@@ -209,7 +210,7 @@ def _give_back(pool: Pool, places: Places, worker: Worker, *, clean: bool) -> No
         pool.give_back(worker, WorkerEvent.DONE, places)
         return
     pool.give_place(places)
-    worker.release()
+    worker.listener = None
     if worker.state is not WorkerState.DEAD:
         worker.cell.end()
 
