@@ -42,14 +42,8 @@ with atheris.instrument_imports(include=["toolcelld"]):
     from toolcelld.output.spill import OutputOrigin
     from toolcelld.output.spool import SpooledOutput
     from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
-    from toolcelld.protocol.frames import Decoder, Frame, FrameError, encode, split
-    from toolcelld.protocol.messages import (
-        MESSAGE_BYTES_MAX,
-        ResultMessage,
-        from_worker,
-        header_of,
-        to_worker,
-    )
+    from toolcelld.protocol.frames import Decoder, Frame, FrameError, encode, header_of, split
+    from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, ResultMessage, from_worker, to_worker
     from toolcelld.worker.channel import DaemonChannel
 
 ROOT: Final = Path(__file__).parents[2]

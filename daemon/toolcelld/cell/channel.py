@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Final
 
 from toolcelld.output.redaction import Redactor
-from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
-from toolcelld.protocol.messages import ToWorker, encode, split
+from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
+from toolcelld.protocol.messages import ToWorker
 
 __all__ = ["WorkerChannel", "open_pipe", "refuse_descriptors"]
 
@@ -128,7 +128,7 @@ class WorkerChannel(asyncio.Protocol):
         self._paused = False
         if not self._held and not self._reading and self._reports >= 0:
             self._reading = True
-            self._loop.add_reader(self._reports, self._on_readable)
+            self._loop.add_reader(self._reports, self._read)
 
     def _stop_reading(self) -> None:
         if self._reading:
@@ -148,24 +148,12 @@ class WorkerChannel(asyncio.Protocol):
         while self._held and not self._stopped:
             self._held = False
             self._pass_on()
-        with contextlib.suppress(OSError):  # the pipe is empty
-            while self._reports >= 0 and not self._stopped and (data := os.read(self._reports, READ_BYTES)):
-                self.data_received(data)
-                while self._held and not self._stopped:
-                    self._held = False
-                    self._pass_on()
+        while self._reports >= 0 and not self._stopped and self._read():
+            while self._held and not self._stopped:
+                self._held = False
+                self._pass_on()
 
     # From the loop
-
-    def _on_readable(self) -> None:
-        try:
-            data = os.read(self._reports, READ_BYTES)
-        except BlockingIOError:
-            return
-        if data:
-            self.data_received(data)
-        else:
-            self._stop_reading()  # the last writer has closed it
 
     def eof_received(self) -> bool:
         """Keep the socket open: it is for sending only."""
@@ -175,20 +163,26 @@ class WorkerChannel(asyncio.Protocol):
         if exc is not None:  # a message could not be sent: the worker has ended
             self.read_remaining()
 
-    def data_received(self, data: bytes) -> None:
+    def _read(self) -> bool:
+        """Read once, and pass on the frames that are complete; return whether anything was there."""
+        try:
+            data = os.read(self._reports, READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._stop_reading()  # the last writer has closed it
+            return False
         try:
             frames = self._decoder.feed(data)
         except FrameError as error:
             self.fail(error)
-            return
-        if self._held:
-            self._waiting.extend(frames)
-            return
+            return True
         for place, frame in enumerate(frames):
-            self.on_frame(frame if self.redactor is None else self.redactor.frame(frame))
             if self._held:
-                self._waiting.extend(frames[place + 1 :])
-                return
+                self._waiting.extend(frames[place:])
+                break
+            self.on_frame(frame if self.redactor is None else self.redactor.frame(frame))
+        return True
 
     def _pass_on(self) -> None:
         while self._waiting and not self._held and not self._stopped:

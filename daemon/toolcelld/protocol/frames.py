@@ -22,12 +22,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, NoReturn
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-__all__ = ["HEADER_BYTES_MAX", "PAYLOAD_BYTES_MAX", "Decoder", "Frame", "FrameError", "encode", "split"]
+__all__ = [
+    "HEADER_BYTES_MAX", "PAYLOAD_BYTES_MAX", "Decoder", "Frame", "FrameError", "encode", "header_of", "split",
+]  # fmt: skip
 
 LENGTHS: Final = struct.Struct(">II")
 
@@ -53,6 +55,11 @@ def _refuse_constant(name: str) -> NoReturn:
     raise FrameError(f"{name} is not JSON")
 
 
+def header_of(message: Any) -> dict[str, Any]:
+    """Return a message as the header of a frame, without the fields that are None."""
+    return {name: value for name in message.__slots__ if (value := getattr(message, name)) is not None}
+
+
 # The standard library's codec handles lone surrogates, which Python strings can have and JSON can escape. pydantic's codec
 # refuses them, but takes a third of the time, and every call encodes and decodes headers. So this one is the fallback.
 _encode_any: Final = json.JSONEncoder(
@@ -61,20 +68,27 @@ _encode_any: Final = json.JSONEncoder(
 _decode_any: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
-def encode(header: Mapping[str, Any], payload: bytes | memoryview = b"") -> bytes:
+def encode(header: Any, payload: bytes | memoryview = b"") -> bytes:
     """Return the bytes of one frame.
 
     Args:
-        header: A mapping with a string `type`; at most `HEADER_BYTES_MAX` as JSON.
+        header: A mapping with a string `type`, or a message of `messages`, of which fields that are None are left out;
+            at most `HEADER_BYTES_MAX` as JSON.
         payload: At most `PAYLOAD_BYTES_MAX`; empty by default.
 
     Raises:
         FrameError: The header or the payload is over its bound.
     """
+    fields: dict[str, Any] = {}
+    for name in getattr(
+        header, "__slots__", ()
+    ):  # written out: a call of `header_of` costs as much as the JSON
+        if (value := getattr(header, name)) is not None:
+            fields[name] = value
     try:
-        text = to_json(header)
+        text = to_json(fields or header)
     except PydanticSerializationError:
-        text = _encode_any(header).encode("ascii")
+        text = _encode_any(fields or header).encode("ascii")
     if len(text) > HEADER_BYTES_MAX:
         raise FrameError(f"header of {len(text)} bytes, more than {HEADER_BYTES_MAX}")
     if len(payload) > PAYLOAD_BYTES_MAX:
@@ -82,13 +96,14 @@ def encode(header: Mapping[str, Any], payload: bytes | memoryview = b"") -> byte
     return b"".join((LENGTHS.pack(len(text), len(payload)), text, payload))
 
 
-def split(header: Mapping[str, Any], payload: bytes) -> Iterator[bytes]:
+def split(header: Any, payload: bytes = b"") -> Iterator[bytes]:
     """Yield the frames of one message: one if the payload fits, else a first frame with `size`, and its chunks."""
     if len(payload) <= PAYLOAD_BYTES_MAX:
         yield encode(header, payload)
         return
     view = memoryview(payload)
-    yield encode({**header, "size": len(payload)}, view[:PAYLOAD_BYTES_MAX])
+    fields = header_of(header) if hasattr(header, "__slots__") else header
+    yield encode({**fields, "size": len(payload)}, view[:PAYLOAD_BYTES_MAX])
     for start in range(PAYLOAD_BYTES_MAX, len(payload), PAYLOAD_BYTES_MAX):
         yield encode({"type": "chunk"}, view[start : start + PAYLOAD_BYTES_MAX])
 
@@ -120,7 +135,15 @@ class Decoder:
             after = payload + payload_bytes
             if after > end:
                 break
-            frames.append(Frame(_header(bytes(buffer[body:payload])), bytes(buffer[payload:after])))
+            text = bytes(buffer[body:payload])
+            header: Any
+            try:
+                header = from_json(text, allow_inf_nan=False)
+            except ValueError:
+                header = _decoded(text)
+            if not isinstance(header, dict) or not isinstance(header.get("type"), str):  # pyright: ignore[reportUnknownMemberType]  # this is the check of its type
+                raise FrameError("header is not an object with a type")
+            frames.append(Frame(header, bytes(buffer[payload:after])))  # pyright: ignore[reportUnknownArgumentType]  # JSON objects have string keys
             start = after
         del buffer[:start]
         return frames
@@ -129,17 +152,6 @@ class Decoder:
     def pending_bytes(self) -> int:
         """The number of buffered bytes of an incomplete frame."""
         return len(self._buffer)
-
-
-def _header(text: bytes) -> dict[str, Any]:
-    header: object
-    try:
-        header = from_json(text, allow_inf_nan=False)
-    except ValueError:
-        header = _decoded(text)
-    if not isinstance(header, dict) or not isinstance(header.get("type"), str):  # pyright: ignore[reportUnknownMemberType]  # this is the check of its type
-        raise FrameError("header is not an object with a type")
-    return header  # pyright: ignore[reportUnknownVariableType]  # JSON objects have string keys
 
 
 def _decoded(text: bytes) -> object:

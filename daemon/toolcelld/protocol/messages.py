@@ -14,7 +14,7 @@ docs/worker-protocol.md has their order and their payloads; a test compares its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, get_args
 
@@ -398,33 +398,6 @@ FromWorker: TypeAlias = (
 Message: TypeAlias = ToWorker | FromWorker
 
 
-def header_of(message: Message) -> dict[str, Any]:
-    """Return the message as the header of a frame, without the fields that are None."""
-    return {name: value for name in message.__slots__ if (value := getattr(message, name)) is not None}
-
-
-def encode(message: Message, payload: bytes | memoryview = b"") -> bytes:
-    """Return the message as one frame; raises `FrameError` when it is over a bound of `frames`."""
-    return frames.encode(header_of(message), payload)
-
-
-def split(message: Message, payload: bytes = b"") -> Iterator[bytes]:
-    """Yield the message as frames: one if the payload fits, else a first frame with `size`, and its chunks."""
-    return frames.split(header_of(message), payload)
-
-
-def from_worker(header: Mapping[str, Any]) -> FromWorker:
-    """Read the header of a message from a worker; raises `MessageError`."""
-    message: FromWorker = _read(_FROM_WORKER, header)
-    return message
-
-
-def to_worker(header: Mapping[str, Any]) -> ToWorker:
-    """Read the header of a message from the daemon; raises `MessageError`."""
-    message: ToWorker = _read(_TO_WORKER, header)
-    return message
-
-
 def prepare_to_worker() -> None:
     """Make the readers of all messages to a worker, so that the processes forked from this one need not."""
     for kind in _TO_WORKER.kinds:
@@ -443,16 +416,17 @@ class _Readers(dict[str, Callable[[Any], Any]]):
         reader = self[kind] = TypeAdapter(self.kinds[kind]).validator.validate_python
         return reader
 
+    def read(self, header: Mapping[str, Any]) -> Any:
+        try:
+            return self[header["type"]](header)
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            field = ".".join(map(str, problem["loc"]))
+            raise MessageError(header["type"], field, problem["msg"]) from None
 
-_FROM_WORKER: Final = _Readers(FromWorker)
+
 _TO_WORKER: Final = _Readers(ToWorker)
-
-
-def _read(readers: _Readers, header: Mapping[str, Any]) -> Any:
-    kind: str = header["type"]
-    read = readers[kind]
-    try:
-        return read(header)
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise MessageError(kind, ".".join(map(str, problem["loc"])), problem["msg"]) from None
+from_worker: Final[Callable[[Mapping[str, Any]], FromWorker]] = _Readers(FromWorker).read
+"""Reads the header of a message from a worker; raises `MessageError`."""
+to_worker: Final[Callable[[Mapping[str, Any]], ToWorker]] = _TO_WORKER.read
+"""Reads the header of a message from the daemon; raises `MessageError`."""

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
+from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
 from toolcelld.protocol.messages import (
     LOST_MAX,
     MESSAGE_BYTES_MAX,
@@ -30,8 +30,6 @@ from toolcelld.protocol.messages import (
     MetadataMessage,
     ProgressMessage,
     UpdateMessage,
-    encode,
-    split,
 )
 
 __all__ = ["DaemonChannel", "UpdateSender"]

@@ -32,7 +32,8 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from toolcelld import linux
-from toolcelld.protocol.messages import LINE_CHARACTERS_MAX, FailedMessage, encode
+from toolcelld.protocol.frames import encode
+from toolcelld.protocol.messages import LINE_CHARACTERS_MAX, FailedMessage
 from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import LIFE, PROTOCOL, REPORTS, Plan, SetupFailed
 from toolcelld.worker import main

@@ -29,7 +29,7 @@ from toolcell import Aborted, Denied, ToolContext, ToolError
 from toolcell._authoring.discover import Export, Exports, InvalidArguments
 from toolcell._context.logs import LogHandler
 from toolcell._results.normalise import describe_exception, failure
-from toolcelld.protocol.frames import Decoder, FrameError
+from toolcelld.protocol.frames import Decoder, FrameError, encode
 from toolcelld.protocol.messages import (
     CAUSE_CHARACTERS_MAX,
     LINE_CHARACTERS_MAX,
@@ -52,7 +52,6 @@ from toolcelld.protocol.messages import (
     LoadMessage,
     ReplyMessage,
     RetireMessage,
-    encode,
     to_worker,
 )
 from toolcelld.sandbox import setup

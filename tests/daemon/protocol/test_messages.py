@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.protocol import messages
+from toolcelld.protocol import frames
 from toolcelld.protocol.frames import Decoder, Frame, FrameError
 from toolcelld.protocol.messages import (
     FIGURE_MAX,
@@ -55,8 +55,8 @@ def test_a_vector_is_read_as_its_fields_and_written_as_its_bytes(vector: dict[st
     assert frame == Frame(vector["header"], payload)
     message = READ[vector["from"]](frame.header)
     assert type(message) is TYPES[vector["from"]][vector["header"]["type"]]
-    assert messages.encode(message, payload) == data
-    assert list(messages.split(message, payload)) == [data]
+    assert frames.encode(message, payload) == data
+    assert list(frames.split(message, payload)) == [data]
 
 
 def changed(value: Any, wrong: Any) -> Iterator[Any]:
@@ -115,7 +115,7 @@ def test_any_value_of_a_field_gives_a_message_that_can_be_encoded_or_an_error(
                     message = read({**header, name: new})
                 except MessageError:
                     continue
-                assert read(messages.header_of(message)) == message
+                assert read(frames.header_of(message)) == message
 
 
 @EACH
@@ -223,7 +223,7 @@ def test_any_header_is_a_message_or_raises_a_message_error(kind: str, said: dict
         message = from_worker({**said, "type": kind})
     except MessageError:
         return
-    assert from_worker(messages.header_of(message)) == message
+    assert from_worker(frames.header_of(message)) == message
 
 
 PLAIN: Final[dict[str, Any]] = {

@@ -194,13 +194,14 @@ async def test_a_layer_that_cannot_be_applied_ends_the_start_before_the_file_run
 async def test_frames_sent_before_a_worker_exits_are_received_after_it(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = WorkerChannel.data_received
+    heard = WorkerChannel._read  # pyright: ignore[reportPrivateUsage]
 
-    def deaf(wire: WorkerChannel, data: bytes) -> None:
-        heard(wire, data)
+    def deaf(wire: WorkerChannel) -> bool:
+        there = heard(wire)
         wire.pause()  # after hello, until the worker is dead
+        return there
 
-    monkeypatch.setattr(WorkerChannel, "data_received", deaf)
+    monkeypatch.setattr(WorkerChannel, "_read", deaf)
     with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
         await run_in_cell(place, SandboxPolicy("baseline", writable=("/",)), "said = 0")
 

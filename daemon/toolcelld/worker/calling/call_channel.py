@@ -11,15 +11,13 @@ from concurrent.futures import Future
 from typing import Any, Literal, TypeVar
 
 from toolcell import Aborted, ToolError
-from toolcelld.protocol.frames import FrameError
+from toolcelld.protocol.frames import FrameError, encode, header_of
 from toolcelld.protocol.messages import (
     AnswerMessage,
     AskMessage,
     ReplyMessage,
     RequestMessage,
     WithdrawMessage,
-    encode,
-    header_of,
     to_worker,
 )
 from toolcelld.worker.abort import Abortable

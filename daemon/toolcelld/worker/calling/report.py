@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from toolcell._results.errors import ToolError
 from toolcell._results.json_value import to_json
 from toolcell._results.normalise import FileBlock, ImageBlock, Result, TextBlock
-from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, FrameError
+from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, FrameError, encode
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     ChunkMessage,
@@ -25,7 +25,6 @@ from toolcelld.protocol.messages import (
     RaisedLimit,
     ResultMessage,
     TextPart,
-    encode,
 )
 
 __all__ = ["Report", "Usage"]
