@@ -136,6 +136,7 @@ class CallEvent(StrEnum):
     ABORT = auto()  # by the client, a timer, a limit, or the end of the session
     REPORTED = auto()  # the worker reported its result
     LOST = auto()  # the worker exited
+    DONE = auto()  # the worker reported its result, and was returned to the pool at once
     LEFT = auto()  # the worker was returned to the pool, or its cell is empty
     JUDGED = auto()  # there is an outcome
     FAILED = auto()  # a bug of the daemon
@@ -161,6 +162,7 @@ CALL: Final[Mapping[CallState, Mapping[CallEvent, CallState]]] = {
         CallEvent.ABORT: CallState.ABORTING,
         CallEvent.REPORTED: CallState.SETTLING,
         CallEvent.LOST: CallState.SETTLING,
+        CallEvent.DONE: CallState.CLOSING,
         CallEvent.FAILED: CallState.ENDED,
     },
     CallState.ASKING: {

@@ -23,7 +23,6 @@ from toolcelld.calls.outcomes.history import SHOWN_BYTES_MAX, CallSummary
 from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.calls.permission import Permission
 from toolcelld.calls.run import Run
-from toolcelld.calls.timers import PausableTimer
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
 from toolcelld.lifecycle import CALL, CallEvent, CallState, Machine
 from toolcelld.policy.interpreters import packages_not_granted
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from toolcelld.calls.owner import Owner
     from toolcelld.calls.questions import Questions
     from toolcelld.calls.request import Plan, Request
-    from toolcelld.output.redaction import Redactor
     from toolcelld.pool.pool import Lease
 
 __all__ = ["Call"]
@@ -94,10 +92,10 @@ class Call(Machine[CallState, CallEvent]):
         self._result = b""  # the beginning of its body
         self._result_bytes = 0
         self.story: deque[tuple[float, str]] = deque([(self.accepted_at, "accepted")], STORY_LINES_MAX)
-        timeout = request.limits.timeout_seconds
-        self.deadline = PausableTimer(timeout, self.timed_out) if timeout is not None else None
+        self.seconds_left = request.limits.timeout_seconds  # of its own timeout; None without one
+        self.timer: asyncio.TimerHandle | None = None  # while it runs
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._arguments = request.arguments  # until a worker has them, or none will
+        self.arguments = request.arguments  # until a worker has them, or none will
         self._lease: Lease | None = None
         self._hooks: asyncio.Task[None] | None = None  # while they run, before the call
         self._permission: Permission | None = None  # where a rule asks a person first
@@ -122,14 +120,14 @@ class Call(Machine[CallState, CallEvent]):
     def summary(self) -> CallSummary:
         """Return a snapshot for lists of calls."""
         request, plan, run = self.request, self.plan, self.run
-        running = "running" if run is None or run.record.stop is None else "aborting"
+        running = "running" if run is None or run.wish is None else "aborting"
         return CallSummary(
             self.id,
             self.session.id,
             request.tool,
             plan.tool.file.path if plan is not None else "",
             SHOWN.get(self.state, running),
-            run.record.worker_id if run is not None else "",
+            run.worker.id if run is not None else "",
             request.agent,
             request.agent_name,
             self.session.directory,
@@ -150,7 +148,6 @@ class Call(Machine[CallState, CallEvent]):
         self.fire(CallEvent.REFUSED)
         self.ending = Refusal(refusal.reason, refusal.message[:REFUSAL_CHARACTERS_MAX])
         self.story[0] = (self.accepted_at, f"refused: {refusal.reason.lower()}")
-        self.deadline = None  # it refers to the call
         return self.summary()
 
     def note(self, text: str) -> None:
@@ -159,65 +156,44 @@ class Call(Machine[CallState, CallEvent]):
 
     # Waiting
 
-    def start(self, plan: Plan) -> None:
-        """Run at once if a place and an idle worker are free; otherwise wait in the pool's queue.
+    def run_clock(self) -> None:
+        """Start or continue its timer."""
+        if self.seconds_left is not None and self.timer is None:
+            self.timer = asyncio.get_running_loop().call_later(self.seconds_left, self.timed_out)
 
-        The hooks run first; then a person is asked, if a permission rule requires it.
+    def stop_clock(self) -> None:
+        """Stop its timer, keeping the time that has passed."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.seconds_left = max(0.0, self.timer.when() - asyncio.get_running_loop().time())
+            self.timer = None
+
+    def shorten(self, seconds: float | None) -> None:
+        """Run for at most so many seconds from now on; None for as long as before."""
+        self.stop_clock()
+        if seconds is not None:
+            self.seconds_left = seconds if self.seconds_left is None else min(self.seconds_left, seconds)
+        self.run_clock()
+
+    def start(self, plan: Plan) -> None:
+        """Go on to what comes next: its hooks, a person who is asked, a worker.
+
+        Run at once if a place and an idle worker are free; otherwise wait in the pool's queue.
         """
         self.plan = plan
-        if plan.hooks:
+        if plan.hooks and self.state is CallState.WAITING_TOOL:
             self.fire(CallEvent.HOOKED)
             self._hooks = self.session.services.tasks.create_task(
                 self._run_hooks(plan), name=f"hooks before {self.id}"
             )
-        elif plan.ask is not None:
+            return
+        if plan.ask is not None and self.state is not CallState.WAITING_PERMISSION:
             self._ask(plan)
-        else:
-            self._start(plan)
-
-    async def _run_hooks(self, plan: Plan) -> None:
-        with BugBarrier(self.fail):
-            if self.deadline is not None:
-                self.deadline.pause()
-            found = await hooks.before(self, plan, self._arguments)
-            self._hooks = None
-            if isinstance(found, bytes):
-                self._arguments = found
-                if plan.ask is not None:
-                    self._ask(plan)
-                else:
-                    self._start(plan)
-            else:
-                self.end(CallEvent.REFUSED, found)
-
-    def _ask(self, plan: Plan) -> None:
-        with BugBarrier(self.fail):
-            self.fire(CallEvent.REFERRED)
-            self.note(f"asks before it runs: {plan.ask}")
-            if self.deadline is not None:
-                self.deadline.pause()
-            self._permission = Permission(self.id, plan, self.session, self._allowed)
-            self._permission.ask(self._arguments)
-
-    def _allowed(self, ending: Outcome | Refusal | None) -> None:
-        if self.state is not CallState.WAITING_PERMISSION:
-            return  # the question was withdrawn
-        assert self.plan is not None
-        if ending is None:
-            self.note("allowed")
-            self._start(self.plan)
-        else:
-            self.end(CallEvent.REFUSED, ending)
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Withdraw the question whether it may run, and refuse it."""
-        self.end(CallEvent.REFUSED, refusal)
-
-    def _start(self, plan: Plan) -> None:
+            return
         pool, places = self.session.services.pool, self.session.places
         try:
-            if self.deadline is not None:
-                self.deadline.run()
+            if self.seconds_left is not None:
+                self.run_clock()
             concurrency = plan.settings.concurrency
             if concurrency is None and (worker := pool.lease_now(plan.row, places)) is not None:
                 self.run = Run(self, plan, worker)
@@ -233,6 +209,39 @@ class Call(Machine[CallState, CallEvent]):
         except Exception as error:  # noqa: BLE001  # a bug ends this call and no other
             self.fail(error)
 
+    async def _run_hooks(self, plan: Plan) -> None:
+        with BugBarrier(self.fail):
+            self.stop_clock()
+            found = await hooks.before(self, plan, self.arguments)
+            self._hooks = None
+            if isinstance(found, bytes):
+                self.arguments = found
+                self.start(plan)
+            else:
+                self.end(CallEvent.REFUSED, found)
+
+    def _ask(self, plan: Plan) -> None:
+        with BugBarrier(self.fail):
+            self.fire(CallEvent.REFERRED)
+            self.note(f"asks before it runs: {plan.ask}")
+            self.stop_clock()
+            self._permission = Permission(self.id, plan, self.session, self._allowed)
+            self._permission.ask(self.arguments)
+
+    def _allowed(self, ending: Outcome | Refusal | None) -> None:
+        if self.state is not CallState.WAITING_PERMISSION:
+            return  # the question was withdrawn
+        assert self.plan is not None
+        if ending is None:
+            self.note("allowed")
+            self.start(self.plan)
+        else:
+            self.end(CallEvent.REFUSED, ending)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Withdraw the question whether it may run, and refuse it."""
+        self.end(CallEvent.REFUSED, refusal)
+
     def _leased(self, granted: asyncio.Future[Worker]) -> None:
         if self.state is not CallState.WAITING_WORKER:
             return
@@ -245,17 +254,6 @@ class Call(Machine[CallState, CallEvent]):
                 assert self.plan is not None
                 self.run = Run(self, self.plan, worker)
                 self.run.begin()
-
-    def take_arguments(self, redactor: Redactor | None) -> bytes:
-        """Return the arguments, for the worker; the call keeps no more than operators see of them.
-
-        Args:
-            redactor: Removes the secrets of the tool from what operators see, where it has some.
-        """
-        arguments, self._arguments = self._arguments, b""
-        shown = arguments if redactor is None else redactor.redacted(arguments)
-        self.arguments_shown = shown[:SHOWN_BYTES_MAX]
-        return arguments
 
     def _not_started(self, failure: Refusal | StartFailed) -> Outcome | Refusal:
         """Return the ending of a call whose worker could not be leased or started."""
@@ -284,14 +282,12 @@ class Call(Machine[CallState, CallEvent]):
             return  # its clocks stand still, or it runs
         lease = self._lease
         if not text:
-            if self.deadline is not None:
-                self.deadline.run()
+            self.run_clock()
             if lease is not None:
                 self.session.services.pool.go_on(lease)
             return
         self.note(text)
-        if self.deadline is not None:
-            self.deadline.pause()
+        self.stop_clock()
         if lease is not None:
             self.session.services.pool.hold(lease)
         self.session.tell(events.Progress(0.0, None, text, call_id=self.id))
@@ -315,9 +311,10 @@ class Call(Machine[CallState, CallEvent]):
 
     def timed_out(self) -> None:
         """Stop the call because its timeout has passed; a call whose tool is not known yet is refused."""
+        self.timer = self.seconds_left = None
         if self.state is CallState.WAITING_TOOL:
             self.session.on_waited_out(self)
-        began = self.run.record.started if self.run is not None else self.accepted
+        began = self.run.started if self.run is not None else self.accepted
         self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{time.monotonic() - began:.1f} s"))
 
     def fail(self, error: Exception) -> None:
@@ -352,9 +349,10 @@ class Call(Machine[CallState, CallEvent]):
         self.ending = ending
         self._result, self._result_bytes = body[:SHOWN_BYTES_MAX], len(body)
         self.story.append((time.time(), text))
-        self._arguments = b""
-        if self.deadline is not None:
-            self.deadline.end()
+        self.arguments = b""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
         if self._hooks is not None:
             self._hooks.cancel()
         if self._permission is not None:
@@ -362,15 +360,12 @@ class Call(Machine[CallState, CallEvent]):
             permission.close()
         self.done.set_result(None)
         self.session.on_ended(self, sent)
-        self._free()
-
-    def _free(self) -> None:
-        """Let go of what holds this call, so that it needs no garbage collection; a busy daemon runs one rarely."""
+        # Let go of what holds this call, so that it needs no garbage collection; a busy daemon runs one rarely.
         if self.run is not None:
             self.run.free()
         self.run = self._lease = self._hooks = None
-        if isinstance(self.ending, Refusal):
-            self.ending.__traceback__ = None  # its frames hold the call
+        if isinstance(ending, Refusal):
+            ending.__traceback__ = None  # its frames hold the call
 
     def __repr__(self) -> str:
         story = ", ".join(self.events)

@@ -1,4 +1,4 @@
-"""Collects the messages and the output of one call, until its worker has reported.
+"""Collects the messages and the output of one call that are no short result, until its worker has reported.
 
 Everything on the way in has a bound. What waits for the disk stops the reading of what it came
 from: that is the back pressure, and it reaches the tool. Nothing here awaits; writing out is done
@@ -16,16 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
 from toolcell._results.json_value import from_json
 from toolcelld.calls import events
-from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Report
+from toolcelld.calls.outcomes.outcome import EMPTY_BODY
 from toolcelld.calls.timers import UNIT_BYTES
-from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.event_log import TEXT_CHARACTERS_MAX
-from toolcelld.network.refusals import Refused
-from toolcelld.output.result import Result, ResultReader, short_result, shown_update, update_body
+from toolcelld.output.result import Result, ResultReader, shown_update, update_body
 from toolcelld.output.spill import Output, OutputOrigin
 from toolcelld.output.spool import SpooledOutput
-from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     METADATA_BYTES_MAX,
@@ -48,7 +45,6 @@ from toolcelld.protocol.messages import (
     ResultMessage,
     UpdateMessage,
     WithdrawMessage,
-    from_worker,
 )
 
 if TYPE_CHECKING:
@@ -60,8 +56,6 @@ PIECE_CHARACTERS_MAX: Final = 4096
 """Characters of one log event to the client, 16 KiB at four bytes each; longer lines are split."""
 SHOWN_BYTES_MAX: Final = 64 * 1024
 """Bytes of printed output that are forwarded live, unless a limit is set."""
-RESULT_TYPES: Final = frozenset({"result", "chunk"})
-"""Messages whose number and size are bounded for each call."""
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
@@ -73,65 +67,41 @@ class _Stream:
 
 
 class OutputCollector:
-    """Receives everything that a worker sends for one call.
+    """Collects what the worker of one call sends besides a short result, and what its tool prints.
 
     Args:
-        run: The run of the call; it is notified of all activity of the tool, and when the worker has reported or has died.
-        sequence: The number of the call in its worker.
+        run: The run of the call; it is told when the result is complete.
     """
 
-    # Defaults of the class, as most calls send a result and nothing else; the containers are each call's own.
-    report: Report | None = None
-    death: CellExit | None = None
-    broken = ""
+    # Defaults of the class; the containers are each call's own.
     update: bytes | None = None
-    _said: ResultMessage | None = None
-    _short: Result | None = None
+    _message: ResultMessage | None = None
     _reader: ResultReader | None = None
 
-    def __init__(self, run: Run, sequence: int) -> None:
+    def __init__(self, run: Run) -> None:
         self.metadata: dict[str, Any] = {}
-        self.run = run
+        self._run = run
         self._call_id = run.call.id
         self._tool = run.plan.tool.name
         self._limits = run.plan.limits
         self._session = run.call.session
         self._services = run.call.session.services
         self._cell = run.worker.cell
-        self._sequence = sequence
         self._streams: dict[Source, _Stream] = {}
         self._chores: set[asyncio.Task[None]] = set()
         self._writing: set[str] = set()  # what goes to the disk now; one task at a time for each
 
     # The worker speaks
 
-    def on_frame(self, frame: Frame) -> None:
-        header, payload = frame
-        kind = header["type"]
-        stale = self.report is not None or (kind != "chunk" and header.get("seq") != self._sequence)
-        if stale or kind not in RESULT_TYPES:
-            self._spend(1 + len(payload) // UNIT_BYTES)
-        if stale:
-            return  # about a call that is over; it may be anything
-        if (idle := self.run.idle) is not None:
-            idle.sign()
-        try:
-            message = from_worker(header)
-            if isinstance(message, ResultMessage):
-                self._begin_result(message, payload)
-            else:
-                self._take(message, payload)
-        except FrameError as error:
-            self._cell.channel.fail(error)
-
-    def _spend(self, units: int) -> None:
+    def spend(self, units: int) -> None:
         """Spend units of the session's allowance; without any, the worker's messages wait."""
         if (seconds := self._session.allowance.spend(units)) > 0:
             channel = self._cell.channel
             channel.hold()
             asyncio.get_running_loop().call_later(seconds, channel.release)
 
-    def _take(self, message: FromWorker, payload: bytes) -> None:
+    def take(self, message: FromWorker, payload: bytes) -> None:
+        """Take a message that is no result. Raises `FrameError`."""
         match message:
             case ChunkMessage() if self._reader is not None:
                 self._feed(self._reader, payload)
@@ -144,11 +114,11 @@ class OutputCollector:
             case LogMessage():
                 self._on_log(message, payload)
             case AskMessage():
-                self.run.ask().ask(message, payload)
+                self._run.ask().ask(message, payload)
             case RequestMessage():
-                self.run.ask().request(message, payload)
+                self._run.ask().request(message, payload)
             case WithdrawMessage():
-                self.run.ask().withdraw(message.ask)
+                self._run.ask().withdraw(message.ask)
             case (
                 ChunkMessage()
                 | ResultMessage()
@@ -164,28 +134,9 @@ class OutputCollector:
             case _:
                 assert_never(message)
 
-    def on_broken(self, error: FrameError) -> None:
-        self.broken = self.broken or str(error)[:200]
-
-    def on_refused(self, refused: Refused) -> None:
-        self._tell_log("log", "warning", f"network: {refused.why}")
-
-    @property
-    def has_reported(self) -> bool:
-        return self._said is not None
-
-    def on_death(self, cell_exit: CellExit) -> None:
-        self.death = cell_exit
-        self.run.over()
-
-    def _begin_result(self, message: ResultMessage, payload: bytes) -> None:
-        if self._reader is not None:
-            raise FrameError("a second result")
-        self._said = message
-        self._short = short_result(message, payload, self._limits)
-        if self._short is not None:
-            self._reported()
-            return
+    def begin(self, message: ResultMessage, payload: bytes) -> None:
+        """Begin to read a result that is not short. Raises `FrameError`."""
+        self._message = message
         self._reader = ResultReader(
             message, self._new_capture("result"), self._new_details_capture, self._limits
         )
@@ -210,24 +161,12 @@ class OutputCollector:
         self._cell.channel.resume()
 
     def _reported(self) -> None:
-        """Handle the complete result. Output that was printed before it is still in the pipes."""
-        said = self._said
-        assert said is not None
-        self._cell.stdio.drain()
-        self.report = Report(
-            kind=said.kind,
-            ran=said.ran,
-            cpu_seconds=said.cpu,
-            memory_peak_bytes=said.rss,
-            threads=said.threads,
-            limit=said.limit or "",
-            unreached=bool(said.unreached),
-        )
-        self.run.over()
+        assert self._message is not None
+        self._run.report_of(self._message)
 
     def _on_update(self, payload: bytes) -> None:
         body = update_body(
-            payload, self._limits, self.run.plan.settings.output, self.run.plan.settings.notice
+            payload, self._limits, self._run.plan.settings.output, self._run.plan.settings.notice
         )
         if body is not None:
             self.update = body
@@ -253,9 +192,9 @@ class OutputCollector:
             return True
         merged = {**self.metadata, **values}
         size = len(_encoded(merged))
-        self._spend(size // UNIT_BYTES)
+        self.spend(size // UNIT_BYTES)
         if size > METADATA_BYTES_MAX:
-            self._tell_log("log", "warning", f"metadata beyond {METADATA_BYTES_MAX} bytes was dropped")
+            self.tell_log("log", "warning", f"metadata beyond {METADATA_BYTES_MAX} bytes was dropped")
             return False
         self.metadata = merged
         return True
@@ -268,11 +207,11 @@ class OutputCollector:
         if not isinstance(records, list):
             return
         taken = cast("list[object]", records)[:RECORDS_MAX]
-        self._spend(len(taken))
+        self.spend(len(taken))
         for record in taken:
             match record:
                 case {"level": str() as level, "text": str() as text}:
-                    self._tell_log("log", level if level in LEVELS else "info", text)
+                    self.tell_log("log", level if level in LEVELS else "info", text)
                 case _:
                     continue
         if lost := message.lost:
@@ -280,7 +219,7 @@ class OutputCollector:
             lines = f"{lost} lines were lost: more than can be kept at once"
             self._services.log(self._call_id, self._tool, "log", "warning", lines)
 
-    def _tell_log(self, source: str, level: str, text: str) -> None:
+    def tell_log(self, source: str, level: str, text: str) -> None:
         for start in range(0, len(text), PIECE_CHARACTERS_MAX):
             piece = text[start : start + PIECE_CHARACTERS_MAX]
             self._session.tell(events.Logged(level, source, piece, call_id=self._call_id))
@@ -291,8 +230,7 @@ class OutputCollector:
     # The tool prints
 
     def on_output(self, source: Source, data: bytes) -> bool:
-        if (idle := self.run.idle) is not None:
-            idle.sign()
+        """Take what the tool has printed; return whether reading is to pause."""
         stream = self._streams.get(source)
         if stream is None:
             decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -300,7 +238,7 @@ class OutputCollector:
         room = (self._limits.output_bytes or SHOWN_BYTES_MAX) - stream.shown_bytes
         if room > 0:  # what is beyond is kept, but not shown as it comes
             stream.shown_bytes += len(data)
-            self._tell_log(source, "", stream.decoder.decode(data[:room]))
+            self.tell_log(source, "", stream.decoder.decode(data[:room]))
         if stream.capture.feed(data) and source not in self._writing:
             self._writing.add(source)
             self._do(self._write_stream(source, stream.capture))
@@ -313,33 +251,43 @@ class OutputCollector:
 
     # The end
 
+    @property
     def encoded_metadata(self) -> bytes:
-        """Return the merged metadata as a JSON object."""
-        return _encoded(self.metadata)
+        """The merged metadata as a JSON object; empty for none."""
+        return _encoded(self.metadata) if self.metadata else b""
 
-    def settle_now(self) -> Result | None:
-        """Return the result if no write to disk is pending and no output was truncated, else None."""
+    def settle_now(self, short: Result | None) -> Result | None:
+        """Return the result if no write to disk is pending and no output was truncated, else None.
+
+        Args:
+            short: The result of a worker that has sent a short one.
+        """
         if self._chores:
             return None
         for stream in list(self._streams.values()):
             if stream.capture.finish_now() is None:
                 return None
         if self._reader is None:
-            return self._short
+            return short
         result = self._reader.finish_now()
         if result is not None:
             self._reader = None  # frees the payload now: the call is in a reference cycle with its timers
             self._merge(result.metadata)
         return result
 
-    async def settle(self, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
-        """Return the encoded result and the printed streams that were truncated."""
+    async def settle(self, short: Result | None, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
+        """Return the encoded result and the printed streams that were truncated.
+
+        Args:
+            short: As of `settle_now`.
+            cancelled: Whether the last update stands for a result that is empty.
+        """
         while self._chores:
             chores = tuple(self._chores)
             await asyncio.gather(*chores)
             # Not left to their callbacks: where all were done, gather returns before the loop has come round.
             self._chores.difference_update(chores)
-        result = await self._result()
+        result = short or await self._result()
         if cancelled and result.body == EMPTY_BODY and self.update is not None:
             result = Result(self.update, result.metadata, None, result.output_bytes, "")
         self._merge(result.metadata)
@@ -352,9 +300,7 @@ class OutputCollector:
         return result, tuple(logs)
 
     async def _result(self) -> Result:
-        if self._short is not None:
-            return self._short
-        if self._reader is None or self.report is None:
+        if self._reader is None or self._run.report is None:
             if self._reader is not None:
                 self._reader.discard()  # a result that was never whole is none
             return Result(EMPTY_BODY, {}, None, 0, "")
@@ -383,8 +329,8 @@ class OutputCollector:
             self._origin(source),
             lines_max=self._limits.output_lines,
             bytes_max=self._limits.output_bytes,
-            keep=self.run.plan.settings.output,
-            notice=self.run.plan.settings.notice,
+            keep=self._run.plan.settings.output,
+            notice=self._run.plan.settings.notice,
         )
 
     def _do(self, chore: Coroutine[Any, Any, None]) -> None:

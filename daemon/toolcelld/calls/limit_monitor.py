@@ -26,7 +26,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.run import Run
 from toolcelld.cell.cell import Cell
@@ -61,7 +60,7 @@ class _Watch:
 
 def runs_in(workers: Iterable[Worker]) -> list[Run]:
     """Return the runs of the calls that these workers have."""
-    return [listener.run for worker in workers if isinstance(listener := worker.listener, OutputCollector)]
+    return [worker.listener for worker in workers if isinstance(worker.listener, Run)]
 
 
 class LimitMonitor:

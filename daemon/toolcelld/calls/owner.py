@@ -46,6 +46,10 @@ class Owner(Protocol):
         """Return once whether the session's own worker for a file was lost since its last call."""
         ...
 
+    def project_changed(self) -> bool:
+        """Whether there is something for `after_call` to do."""
+        ...
+
     def after_call(self, *, repaired: bool) -> tuple[Moved, ...]:
         """Move aside what has appeared at protected names of the project; see `ProjectWatch.after_call`."""
         ...

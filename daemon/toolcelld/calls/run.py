@@ -1,4 +1,4 @@
-"""The run of a call in its worker: timers, questions, the abort, and the return of the worker.
+"""The run of a call in its worker: what the worker sends, questions, the abort, the evidence, and the return of the worker.
 
     RUNNING ⇄ ASKING → [ABORTING] → SETTLING → CLOSING → the outcome
 
@@ -20,18 +20,34 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from toolcell._context.ui import QUESTION
+from toolcell._printable import printable
 from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.functions import hooks
-from toolcelld.calls.outcomes.outcome import QUESTION_CAUSE, Kind, Outcome, Stop
-from toolcelld.calls.outcomes.record import CallRecord
+from toolcelld.calls.outcomes.moved import Moved
+from toolcelld.calls.outcomes.outcome import (
+    QUESTION_CAUSE,
+    WELL,
+    Evidence,
+    Facts,
+    Kind,
+    Outcome,
+    Report,
+    Stop,
+    judge,
+)
 from toolcelld.calls.questions import Questions
-from toolcelld.calls.timers import AbortEscalation, IdleTimer, PausableTimer
+from toolcelld.calls.timers import UNIT_BYTES, AbortEscalation, IdleTimer
+from toolcelld.cell.exit import CellExit
+from toolcelld.cell.stdio import Source
 from toolcelld.config.resolution.settings import KEYS
 from toolcelld.errors import BugBarrier
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
-from toolcelld.network.refusals import Refusals
+from toolcelld.network.refusals import Refusals, Refused
+from toolcelld.output.result import Result, short_result
+from toolcelld.output.spill import Output
 from toolcelld.pool.worker import Worker
-from toolcelld.protocol.messages import AnswerMessage, ReplyMessage
+from toolcelld.protocol.frames import Frame, FrameError
+from toolcelld.protocol.messages import AnswerMessage, ReplyMessage, ResultMessage, from_worker
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
@@ -46,12 +62,16 @@ EXIT_SECONDS_MAX: Final = 0.5
 """How long the process of a stopped call has to exit by itself before it counts as left behind."""
 STOPPED: Final = "the call is being stopped"
 """The answer to the open and the later questions of a call that is stopped."""
+RESULT_TYPES: Final = frozenset({"result", "chunk"})
+"""Messages whose number and size are bounded for each call."""
+SHOWN_BYTES_MAX: Final = 1024
+"""Of the arguments, for operators."""
 OVER: Final = "the call has ended"
 """The same for a call whose worker has reported or has died."""
 
 
 class Run:
-    """A call that a worker has.
+    """A call that a worker has: the `Listener` of the worker, and the evidence of which the outcome is judged.
 
     Args:
         call: the call, which waits.
@@ -59,32 +79,38 @@ class Run:
         worker: leased for it.
     """
 
+    # Defaults of the class, as most calls send a short result and nothing else; a moment that is not reached is zero.
+    report: Report | None = None
+    death: CellExit | None = None
+    broken = ""  # what the worker sent that is no frame
+    has_reported = False  # whether the result is complete, or has begun to come
+    wish: Stop | None = None  # why it is to stop
+    wished = 0.0
+    reported = 0.0
+    stopped = 0.0  # the cell was seen empty, or given back
+    leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
+    refused: tuple[Refused, ...] = ()  # hosts
+    moved_aside: tuple[Moved, ...] = ()  # protected places that have appeared
+    idle: IdleTimer | None = None
+    questions: Questions | None = None  # made for the first one
+    _collector: OutputCollector | None = None  # made for what is no short result
+    _short: Result | None = None
+    _grace: AbortEscalation | None = None
+    _arguments = b""  # only for hooks
+
     def __init__(self, call: Call, plan: Plan, worker: Worker) -> None:
-        session = call.session
         self.call = call
         self.plan = plan
         self.worker = worker
         self.begun_at = time.time()
-        self.record = CallRecord(
-            plan,
-            call.accepted,
-            worker.id,
-            state_lost=plan.spec.serial and session.take_state_lost(plan.spec),
-        )
-        self._pool = session.services.pool
-        self._sequence = 0
-        self._arguments = b""  # only for hooks
-        self._grace: AbortEscalation | None = None
-        limits = plan.limits
-        # Only what the limits ask for: most calls have the timeout.
-        self._timeout = (
-            PausableTimer(limits.timeout_seconds, call.timed_out)
-            if limits.timeout_seconds is not None
-            else None
-        )
-        self.idle = IdleTimer(limits.idle_seconds, self._silent) if limits.idle_seconds is not None else None
-        self.questions: Questions | None = None  # made for the first one
-        self.collector = OutputCollector(self, worker.calls + 1)
+        self.started = time.monotonic()
+        self.queue_seconds = self.started - call.accepted  # for its tool, a place and a worker
+        spec = worker.spec
+        self.state_lost = spec.serial and call.session.take_state_lost(spec)
+        self._pool = call.session.services.pool
+        self.sequence = worker.calls + 1
+        if plan.limits.idle_seconds is not None:
+            self.idle = IdleTimer(plan.limits.idle_seconds, self._silent)
 
     @property
     def has_worker(self) -> bool:
@@ -95,23 +121,94 @@ class Run:
 
     def begin(self) -> None:
         """Send the call to its worker and start the timers."""
-        call, session, worker = self.call, self.call.session, self.worker
+        call, plan, worker = self.call, self.plan, self.worker
+        session, request, channel = call.session, call.request, worker.cell.channel
         call.fire(CallEvent.LEASED)
         worker.call_id = call.id
-        request = call.request
         context = request.context(session.id, session.directory, session.worktree)
         if request.traceparent:
             context["traceparent"] = request.traceparent
         if QUESTION in session.offered_services:
             context["has_ui"] = True
-        arguments = call.take_arguments(worker.cell.redactor)
-        if self.plan.hooks:
+        arguments, call.arguments = call.arguments, b""  # the call keeps no more of them than operators see
+        shown = arguments if channel.redactor is None else channel.redactor.redacted(arguments)
+        call.arguments_shown = shown[:SHOWN_BYTES_MAX]
+        if plan.hooks:
             self._arguments = arguments
-        self._sequence = worker.begin(self.plan.tool.export, arguments, context, self.collector)
+        worker.begin(plan.tool.export, arguments, context, self)
         # The worker is at it while the rest is done.
-        self.run_clocks()
+        seconds = plan.limits.timeout_seconds
+        if seconds is not None and call.seconds_left is None:
+            call.timer = worker.cell.loop.call_later(seconds, call.timed_out)
+        else:
+            call.shorten(seconds)
+        if self.idle is not None:
+            self.idle.run()
         call.story.append((self.begun_at, f"{worker.id} has it"))
         session.on_begun(call)
+
+    # From the worker
+
+    def on_frame(self, frame: Frame) -> None:
+        header, payload = frame
+        kind = header["type"]
+        stale = self.report is not None or (kind != "chunk" and header.get("seq") != self.sequence)
+        if stale or kind not in RESULT_TYPES:
+            self.collector().spend(1 + len(payload) // UNIT_BYTES)
+        if stale:
+            return  # about a call that is over; it may be anything
+        if self.idle is not None:
+            self.idle.sign()
+        try:
+            message = from_worker(header)
+            if not isinstance(message, ResultMessage):
+                self.collector().take(message, payload)
+                return
+            if self.has_reported:
+                raise FrameError("a second result")
+            self.has_reported = True
+            self._short = short_result(message, payload, self.plan.limits)
+            if self._short is not None:
+                self.report_of(message)
+            else:
+                self.collector().begin(message, payload)
+        except FrameError as error:
+            self.worker.cell.channel.fail(error)
+
+    def report_of(self, message: ResultMessage) -> None:
+        """Take the report of a result that is complete. Output that was printed before it is still in the pipes."""
+        self.worker.cell.stdio.drain()
+        self.report = Report(
+            message.kind,
+            message.ran,
+            message.cpu,
+            message.rss,
+            message.threads,
+            message.limit or "",
+            bool(message.unreached),
+        )
+        self.over()
+
+    def on_output(self, source: Source, data: bytes) -> bool:
+        if self.idle is not None:
+            self.idle.sign()
+        return self.collector().on_output(source, data)
+
+    def on_broken(self, error: FrameError) -> None:
+        self.broken = self.broken or str(error)[:200]
+
+    def on_refused(self, refused: Refused) -> None:
+        self.collector().tell_log("log", "warning", f"network: {refused.why}")
+
+    def on_death(self, cell_exit: CellExit) -> None:
+        self.death = cell_exit
+        self.over()
+
+    def collector(self) -> OutputCollector:
+        """Return the collector of what is no short result."""
+        if self._collector is None:
+            self._collector = OutputCollector(self)
+        return self._collector
 
     # Stopping
 
@@ -122,30 +219,26 @@ class Run:
             return False
         if call.state is CallState.ABORTING:
             return True
-        self.record.wish_to_stop(stop)
+        self.wish, self.wished = stop, time.monotonic()
         call.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
         if self.questions is not None:
             self.questions.close(STOPPED)
         call.fire(CallEvent.ABORT)
         worker.fire(WorkerEvent.ABORT)
-        worker.cell.abort(self._sequence, stop.text)
+        worker.cell.abort(self.sequence, stop.text)
         self._grace = AbortEscalation(self.plan.grace_seconds, worker.cell.resend_abort, self._grace_over)
         return True
 
     def _grace_over(self) -> None:
-        assert self.record.stop is not None
+        assert self.wish is not None
         self.call.note(f"ignored it for {self.plan.grace_seconds:g} s; its cell is being ended")
-        self.end_cell(self.record.stop)
+        self.end_cell(self.wish)
 
     def end_cell(self, stop: Stop) -> None:
         """Kill the cell. A limit of the tool counts as a crash of the tool, a limit that the call lowered does not."""
         plan = self.plan
         key = KEYS.get(stop.cause, "") if stop.kind is Kind.LIMIT_EXCEEDED else ""
-        if (
-            key
-            and self.collector.report is None
-            and getattr(plan.limits, key) == getattr(plan.settings.limits, key)
-        ):
+        if key and self.report is None and getattr(plan.limits, key) == getattr(plan.settings.limits, key):
             self.worker.end_for_limit(stop.cause)
         else:
             self.worker.cell.end()
@@ -153,20 +246,6 @@ class Run:
     def _silent(self) -> None:
         seconds = self.plan.limits.idle_seconds or 0.0
         self.call.stop(Stop(Kind.TIMED_OUT, "idle", f"{seconds:g} s without a sign of life"))
-
-    def run_clocks(self) -> None:
-        """Start or continue the timers of the run."""
-        if self._timeout is not None:
-            self._timeout.run()
-        if self.idle is not None:
-            self.idle.run()
-
-    def stop_clocks(self) -> None:
-        """Pause the timers of the run."""
-        if self._timeout is not None:
-            self._timeout.pause()
-        if self.idle is not None:
-            self.idle.pause()
 
     # Questions
 
@@ -182,7 +261,7 @@ class Run:
                 self._questions_changed,
                 lambda why: call.stop(Stop(Kind.TIMED_OUT, QUESTION_CAUSE, why)),
             )
-            if self.record.stop is not None:
+            if self.wish is not None:
                 self.questions.close(STOPPED)
         return self.questions
 
@@ -197,50 +276,61 @@ class Run:
             return
         if questions.open and call.state is CallState.RUNNING:
             call.fire(CallEvent.ASKED)
-            if call.deadline is not None:
-                call.deadline.pause()
-            self.stop_clocks()
+            call.stop_clock()
+            if self.idle is not None:
+                self.idle.pause()
             self._pool.give_place(call.session.places)
         elif not questions.open and call.state is CallState.ASKING:
             call.session.places.take()
             call.fire(CallEvent.ANSWERED)
-            if call.deadline is not None:
-                call.deadline.run()
-            self.run_clocks()
+            call.run_clock()
+            if self.idle is not None:
+                self.idle.run()
 
     # The end
 
     def over(self) -> None:
         """Handle the report of the worker or the exit of its cell; end the call at once if nothing has to be awaited."""
-        call, report, state = self.call, self.collector.report, self.call.state
+        call, plan, worker, report = self.call, self.plan, self.worker, self.report
+        state = call.state
         if state not in IN_WORKER:
             return
-        if state is CallState.ASKING:
-            call.session.places.take()
-        call.fire(CallEvent.LOST if report is None else CallEvent.REPORTED)
-        if self.questions is not None:  # now, as the next call in this worker counts from 1 again
-            self.questions.close(OVER)
-        self.record.reported = time.monotonic()
-        if self._grace is not None:
-            self._grace.end()
+        self.reported = time.monotonic()
         try:
-            if self.worker.egress is not None:
-                self._note_refused(self.worker.egress.refusals)
+            if worker.egress is not None:
+                self._note_refused(worker.egress.refusals)
             if (
-                self.record.stop is None
+                state is CallState.RUNNING
+                and self.questions is None
                 and report is not None
-                and self.worker.state is WorkerState.BUSY
-                and not self.plan.spec.fresh
-                and not (report.threads or self.collector.broken)
-                and self.worker.cell.processes.is_clear()
-                and (settled := self.collector.settle_now()) is not None
+                and worker.state is WorkerState.BUSY
+                and not worker.spec.fresh
+                and not (report.threads or self.broken)
+                and worker.cell.processes.is_clear()
+                and (
+                    settled := self._short
+                    if self._collector is None
+                    else self._collector.settle_now(self._short)
+                )
+                is not None
             ):
-                if self.plan.spec.policy.writable:
+                if worker.spec.policy.writable and call.session.project_changed():
                     self._look_at_project()
-                self._give_back(WorkerEvent.DONE)
-                self._judged(self.record.outcome(self.collector, settled, ()), settled.body)
-            else:
-                call.session.services.tasks.create_task(self._finish(), name=f"finish {call.id}")
+                self._give_back(WorkerEvent.DONE, CallEvent.DONE)
+                outcome = self._outcome(settled, ())
+                if plan.hooks:
+                    self._judged(outcome, settled.body)
+                else:
+                    call.end(CallEvent.JUDGED, outcome, settled.body)
+                return
+            if state is CallState.ASKING:
+                call.session.places.take()
+            call.fire(CallEvent.LOST if report is None else CallEvent.REPORTED)
+            if self.questions is not None:  # now, as the next call in this worker counts from 1 again
+                self.questions.close(OVER)
+            if self._grace is not None:
+                self._grace.end()
+            call.session.services.tasks.create_task(self._finish(), name=f"finish {call.id}")
         except Exception as error:  # noqa: BLE001  # a bug ends this call and no other
             call.fail(error)
 
@@ -262,10 +352,10 @@ class Run:
 
     def _note_refused(self, refusals: Refusals) -> None:
         """Note the hosts that the tool asked for and may not reach; they were logged when it asked."""
-        self.record.refused, count = refusals.take()
-        for refused in self.record.refused:
+        self.refused, count = refusals.take()
+        for refused in self.refused:
             self.call.note(f"network: {refused.why}")
-        if (more := count - len(self.record.refused)) > 0:
+        if (more := count - len(self.refused)) > 0:
             text = f"network: {more} further attempt{'s' * (more > 1)} at hosts that are not granted"
             self.call.note(text)
             self.call.session.services.log(self.call.id, self.plan.tool.name, "log", "warning", text)
@@ -276,22 +366,19 @@ class Run:
             await self._settle()
             if self.plan.spec.policy.writable:
                 self._look_at_project()
-            result, logs = await self.collector.settle(cancelled=self.record.stop is not None)
-            self._judged(self.record.outcome(self.collector, result, logs), result.body)
+            cancelled = self.wish is not None
+            result, logs = await self.collector().settle(self._short, cancelled=cancelled)
+            self._judged(self._outcome(result, logs), result.body)
 
     async def _settle(self) -> None:
         """Return or retire the worker; a cell that is not reused is empty when this returns."""
-        call, worker, report, stop = self.call, self.worker, self.collector.report, self.record.stop
+        call, worker, report, stop = self.call, self.worker, self.report, self.wish
         # A stopped call has its cell ended in any case, but its own process, which exits, is nothing that it left behind.
         wait = self.plan.grace_seconds if stop is None else min(self.plan.grace_seconds, EXIT_SECONDS_MAX)
         gone = report is not None and worker.forks and await worker.is_gone(wait, end=stop is None)
-        if (
-            report is not None
-            and self.collector.death is None
-            and not (gone or worker.cell.processes.is_clear())
-        ):
-            self.record.leftovers = await worker.count_leftovers()
-        clean = report is not None and not (self.record.leftovers or report.threads or self.collector.broken)
+        if report is not None and self.death is None and not (gone or worker.cell.processes.is_clear()):
+            self.leftovers = await worker.count_leftovers()
+        clean = report is not None and not (self.leftovers or report.threads or self.broken)
         if worker.state is WorkerState.DEAD:
             worker.listener = None
         elif stop is None:
@@ -302,28 +389,106 @@ class Run:
         else:
             worker.cell.end()
         if call.state is CallState.SETTLING or worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
-            self.collector.death = await asyncio.shield(worker.cell.ended)
+            self.death = await asyncio.shield(worker.cell.ended)
         if call.state is CallState.SETTLING:
             call.fire(CallEvent.LEFT)
             self._pool.give_place(call.session.places)
         if stop is not None:
-            self.record.stopped = time.monotonic()
+            self.stopped = time.monotonic()
 
     def _look_at_project(self) -> None:
         """Move aside what the call may have made in its project and programs outside would run or read."""
         moved = self.call.session.after_call(repaired=self.plan.spec.policy.repaired)
         if moved and (redactor := self.worker.cell.redactor) is not None:
             moved = tuple(each.redacted(redactor.text) for each in moved)
-        self.record.moved_aside = moved
+        self.moved_aside = moved
 
-    def _give_back(self, event: WorkerEvent) -> None:
+    def _give_back(self, event: WorkerEvent, left: CallEvent = CallEvent.LEFT) -> None:
         self.worker.call_id = ""
-        self.call.fire(CallEvent.LEFT)
+        self.call.fire(left)
         self._pool.give_back(self.worker, event, self.call.session.places)
+
+    def _outcome(self, result: Result, logs: tuple[Output, ...]) -> Outcome:
+        """Return the outcome of the run, which is over now.
+
+        Args:
+            result: what it returned.
+            logs: the printed streams that were cut.
+        """
+        plan, report, death, stop = self.plan, self.report, self.death, self.wish
+        run_seconds = time.monotonic() - self.started
+        stop_seconds = max(0.0, self.stopped - self.wished) if stop is not None else 0.0
+        leftovers = max(self.leftovers, 0)
+        verdict = WELL
+        if (
+            report is None
+            or report.kind != "ok"
+            or not report.ran
+            or stop is not None
+            or death is not None
+            or self.broken
+        ):
+            verdict = judge(
+                Evidence(
+                    tool=plan.tool.name,
+                    settings=plan.settings,
+                    limits=plan.limits,
+                    run_seconds=run_seconds,
+                    grace_seconds=plan.grace_seconds,
+                    stop=stop,
+                    stop_seconds=stop_seconds,
+                    report_seconds=max(0.0, self.reported - self.wished) if stop is not None else 0.0,
+                    report=report,
+                    text=result.text,
+                    death=death,
+                    leftovers=leftovers,
+                    broken=self.broken,
+                    policy=plan.spec.policy,
+                    refused=self.refused,
+                )
+            )
+        used = report or death  # the usage that was reported: by the worker, else by its keeper
+        outputs = (*logs, result.output) if result.output is not None else logs
+        facts = Facts(
+            queue_seconds=self.queue_seconds,
+            run_seconds=run_seconds,
+            cpu_seconds=used.cpu_seconds if used is not None else 0.0,
+            memory_peak_bytes=used.memory_peak_bytes if used is not None else 0,
+            output_bytes=result.output_bytes,
+            spilled_bytes=sum(output.kept_bytes for output in outputs) if outputs else 0,
+            worker_id=self.worker.id,
+            generation=plan.generation,
+            leftover_processes=leftovers,
+            leftover_threads=report.threads if report is not None else 0,
+            state_lost=self.state_lost,
+            stop_seconds=stop_seconds,
+            killed_processes=death.killed if death is not None and stop is not None else 0,
+            logs=logs,
+            refused_hosts=tuple(dict.fromkeys(each.entry for each in self.refused)) if self.refused else (),
+            moved_aside=tuple(map(str, self.moved_aside)) if self.moved_aside else (),
+        )
+        notes = plan.notes
+        if verdict.kind is Kind.INVALID_ARGUMENTS and plan.redefined:
+            notes = (*notes, plan.redefined)
+        if self.moved_aside:
+            notes = (*notes, *(printable(moved.note) for moved in self.moved_aside))
+        return Outcome(
+            kind=verdict.kind,
+            cause=verdict.cause,
+            message=verdict.message,
+            metadata=self._collector.encoded_metadata if self._collector is not None else b"",
+            output=result.output,
+            ran=verdict.ran,
+            stopped=verdict.stopped,
+            side_effects_possible=verdict.side_effects_possible,
+            facts=facts,
+            notes=notes,
+        )
 
     def drop(self) -> None:
         """Discard the run because of a bug: kill its cell and drop its output."""
-        self.collector.discard()
+        if self._collector is not None:
+            self._collector.discard()
         if self._grace is not None:
             self._grace.end()
         if self.questions is not None:
@@ -338,10 +503,9 @@ class Run:
 
     def free(self) -> None:
         """Let go of what holds this run, so that an ended call needs no garbage collection. Nothing is used after it."""
-        for timer in (self._timeout, self.idle, self._grace):
+        for timer in (self.idle, self._grace):
             if timer is not None:
                 timer.end()
-        self.questions = None
-        if self.worker.listener is self.collector:  # and not that of the next call
+        self.questions = self._collector = None
+        if self.worker.listener is self:  # and not that of the next call
             self.worker.listener = None
-        del self.collector

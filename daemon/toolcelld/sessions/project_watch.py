@@ -129,13 +129,13 @@ class ProjectWatch:
 
     def _has_changed(self) -> bool:
         """Whether the project has to be found again for a call."""
-        if self._changed():
+        if self.changed():
             self._take_in(None)
         return self.is_stale
 
     def before_exit(self, worker: Worker) -> None:
         """Look at the project before an idle worker is asked to exit: what has appeared is not of its making."""
-        if self._changed():
+        if self.changed():
             self._take_in(worker)
             self._renew()
 
@@ -150,7 +150,7 @@ class ProjectWatch:
         Args:
             repaired: Whether the call may have made it, and its cell is one after which that is done.
         """
-        if self._changed():
+        if self.changed():
             if repaired or self._in_use(self.project.directory, None):
                 self._move_new_aside()
                 self._compare()
@@ -163,7 +163,7 @@ class ProjectWatch:
 
     def after_exit(self) -> None:
         """Move aside what has appeared at protected names while a worker exited; the next outcome says it."""
-        if self._changed():
+        if self.changed():
             self._move_new_aside()
             self._compare()
             self._renew()
@@ -171,7 +171,10 @@ class ProjectWatch:
 
     # Comparing
 
-    def _changed(self) -> bool:
+    def changed(self) -> bool:
+        """Whether a directory has changed since the last look, or something was moved that no outcome has told yet."""
+        if self._moved:
+            return True
         try:
             for descriptor, before in self._changed_ns:  # twice in each warm call; a generator costs as much
                 if os.fstat(descriptor).st_ctime_ns != before:

@@ -117,7 +117,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.has_room = self.retention.has_room
         self._project = sessions.projects.join(self.directory, project)
         self._waiting = WaitingCalls(self, pin, self._project, services.watch if request.follow else None)
-        self.after_call = self._project.after_call
+        self.after_call, self.project_changed = self._project.after_call, self._project.changed
         self._admission = Admission(
             services,
             self.directory,
@@ -292,8 +292,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self._start(call, plan)
         else:
             self._waiting.add(call, unread)
-            if call.deadline is not None:
-                call.deadline.run()
+            call.run_clock()
         for path, text in list(self.services.packages.preparing.items()):
             self.prepare(path, text)
 

@@ -45,9 +45,8 @@ class StartEvents:
     def start(self, call: Call) -> None:
         """Send the Started event of a call whose Accepted event is sent."""
         if (run := call.run) is not None:
-            record = run.record
             self._outbox.put(
-                events.Started(record.worker_id, record.queue_seconds, call_id=call.id, time=run.begun_at)
+                events.Started(run.worker.id, run.queue_seconds, call_id=call.id, time=run.begun_at)
             )
 
     def send(self, call_id: str) -> None:

@@ -52,6 +52,9 @@ class FakeOwner:
     def take_state_lost(self, spec: CellSpec) -> bool:
         return False
 
+    def project_changed(self) -> bool:
+        return False
+
     def after_call(self, *, repaired: bool) -> tuple[()]:
         return ()
 

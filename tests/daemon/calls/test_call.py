@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -144,6 +145,8 @@ class BrokenWorker:
     call_id = ""
     calls = 0
     listener = None
+    spec = CellSpec(FILE, "/", (), CellLimits(), OPEN)
+    channel = SimpleNamespace(redactor=None)
 
     def __init__(self) -> None:
         self.cell = self

@@ -14,13 +14,15 @@ from tests.daemon.calls.owner import FakeOwner
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
-from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.events import MESSAGE_BYTES
 from toolcelld.calls.questions import Questions
+from toolcelld.calls.run import Run
 from toolcelld.calls.timers import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS
 from toolcelld.config.load import Config
 from toolcelld.config.resolution.settings import Limits, resolve
 from toolcelld.event_log import TEXT_CHARACTERS_MAX
+from toolcelld.output.result import Result
+from toolcelld.output.spill import Output
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     LOST_MAX,
@@ -83,8 +85,20 @@ class NoDisk:
         """Nothing was reserved."""
 
 
+class Heard(Run):
+    """A run whose call does not end with it."""
+
+    heard: Hearing
+
+    def over(self) -> None:
+        self.heard.overs += 1
+
+    def ask(self) -> Questions:
+        return self.heard.questions
+
+
 class Hearing:
-    """An intake and what it was told."""
+    """A run and what its call was told."""
 
     def __init__(self, limits: Limits | None = None, session: FakeOwner | None = None) -> None:
         self.session = session or FakeOwner(spills=NoDisk())
@@ -104,21 +118,27 @@ class Hearing:
         self.plan = SimpleNamespace(
             tool=SimpleNamespace(name="t"), settings=resolved, limits=limits or resolved.limits
         )
-        self.worker = SimpleNamespace(cell=self.cell)
-        self.idle = self
-        self.collector = OutputCollector(cast("Any", self), SEQUENCE)
-
-    def over(self) -> None:
-        self.overs += 1
+        self.session.services.pool = cast("Any", None)
+        self.worker = SimpleNamespace(
+            cell=self.cell, calls=SEQUENCE - 1, spec=SimpleNamespace(serial=False), listener=None
+        )
+        self.call.accepted = 0.0
+        self.run = Heard(cast("Any", self.call), cast("Any", self.plan), cast("Any", self.worker))
+        self.run.heard = self
+        self.run.idle = cast("Any", self)
+        self.collector = self.run.collector()
 
     def sign(self) -> None:
         self.signs += 1
 
-    def ask(self) -> Questions:
-        return self.questions
-
     def hear(self, type_: str, payload: bytes = b"", /, *, seq: object = SEQUENCE, **header: object) -> None:
-        self.collector.on_frame(Frame({"type": type_, "seq": seq, **WHOLE.get(type_, {}), **header}, payload))
+        self.run.on_frame(Frame({"type": type_, "seq": seq, **WHOLE.get(type_, {}), **header}, payload))
+
+    def settle_now(self) -> Result | None:
+        return self.collector.settle_now(self.run._short)  # pyright: ignore[reportPrivateUsage]
+
+    async def settle(self, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
+        return await self.collector.settle(self.run._short, cancelled=cancelled)  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_result_in_one_frame_is_the_report() -> None:
@@ -133,7 +153,7 @@ async def test_a_result_in_one_frame_is_the_report() -> None:
         rss=4096,
         threads=1,
     )
-    report = hearing.collector.report
+    report = hearing.run.report
     assert report is not None
     assert (report.kind, report.ran, report.cpu_seconds, report.memory_peak_bytes, report.threads) == (
         "ok",
@@ -143,7 +163,7 @@ async def test_a_result_in_one_frame_is_the_report() -> None:
         1,
     )
     assert hearing.overs == 1
-    result = hearing.collector.settle_now()
+    result = hearing.settle_now()
     assert result is not None
     assert json.loads(result.body)["content"] == [{"type": "text", "text": "412"}]
 
@@ -201,7 +221,7 @@ async def test_metadata_is_merged_up_to_its_bound_and_the_result_has_the_last_wo
     assert hearing.collector.metadata == {"title": "one", "n": 1}
     assert any("dropped" in line for line in hearing.session.lines)
     hearing.hear("result", b'{"n":2}', kind="ok", metadata=7)
-    assert hearing.collector.settle_now() is not None
+    assert hearing.settle_now() is not None
     assert hearing.collector.metadata == {"title": "one", "n": 2}
 
 
@@ -220,7 +240,7 @@ async def test_a_stopped_call_has_its_last_update_whole() -> None:
     text = "x" * 45_000
     update = {"content": [{"type": "text", "text": text}], "details": "x" * 40_000}
     hearing.hear("update", json.dumps(update).encode())
-    result, _ = await hearing.collector.settle(cancelled=True)
+    result, _ = await hearing.settle(cancelled=True)
     assert json.loads(result.body)["content"][0]["text"] == text
     (shown,) = hearing.session.told
     assert on_the_wire(shown).ByteSize() <= MESSAGE_BYTES_MAX
@@ -247,7 +267,7 @@ async def test_a_line_of_progress_is_text_whatever_was_sent(message: str) -> Non
 async def test_the_figures_of_a_result_are_those_of_its_report() -> None:
     hearing = Hearing()
     hearing.hear("result", cpu=1, rss=2**40, threads=THREADS_MAX)
-    report = hearing.collector.report
+    report = hearing.run.report
     assert report is not None
     assert (report.cpu_seconds, report.memory_peak_bytes, report.threads) == (1, 2**40, THREADS_MAX)
 
@@ -292,7 +312,7 @@ async def test_a_message_that_breaks_a_rule_ends_the_cell_and_says_which(
     (error,) = hearing.cell.broken
     assert isinstance(error, MessageError)
     assert (error.message, error.field) == (kind, *said)
-    assert (hearing.session.told, hearing.collector.report) == ([], None)
+    assert (hearing.session.told, hearing.run.report) == ([], None)
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -341,12 +361,12 @@ async def test_whatever_a_worker_says_the_wire_can_carry_what_is_told(
     for kind, header, payload in said:
         if not hearing.cell.broken:
             whole = {**WHOLE.get(kind, {}), **header, "type": kind, "seq": SEQUENCE}
-            hearing.collector.on_frame(Frame(whole, payload))
+            hearing.run.on_frame(Frame(whole, payload))
     hearing.questions.close("over")
     for event in hearing.session.told:
         assert event.size_bytes <= MESSAGE_BYTES
         assert on_the_wire(event).ByteSize() <= MESSAGE_BYTES_MAX
-    report = hearing.collector.report
+    report = hearing.run.report
     if report is not None:
         assert report.cpu_seconds >= 0
         assert 0 <= report.threads < 2**32
@@ -363,8 +383,8 @@ async def test_a_chore_that_ended_just_now_does_not_hold_up_the_end() -> None:
 
     hearing.collector._do(chore())  # pyright: ignore[reportPrivateUsage]  # real chores write to a disk
     await asyncio.sleep(0)  # it is done, but the loop has not told those who asked to know
-    assert hearing.collector.settle_now() is None
-    result, logs = await hearing.collector.settle(cancelled=False)
+    assert hearing.settle_now() is None
+    result, logs = await hearing.settle(cancelled=False)
     assert (json.loads(result.body)["content"], logs) == ([], ())
 
 

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 
-from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.limit_monitor import LimitMonitor, runs_in
 from toolcelld.calls.outcomes.outcome import Stop
 from toolcelld.calls.run import Run
@@ -95,9 +94,8 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
 
 
 def test_a_poll_looks_at_what_workers_have_and_at_no_call_that_waits() -> None:
-    collector = object.__new__(OutputCollector)
-    run = collector.run = cast("Run", "a run")
-    listeners = (None, collector, SimpleNamespace(run="a hook's"))
+    run = object.__new__(Run)
+    listeners = (None, run, SimpleNamespace(run="a hook's"))
     workers = [SimpleNamespace(listener=listener) for listener in listeners]
     assert runs_in(cast("list[Worker]", workers)) == [run]
 

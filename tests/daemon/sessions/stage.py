@@ -261,7 +261,13 @@ class Stage:
     def join(self, directory: str, project: Any) -> Any:
         self.joined += 1
         return SimpleNamespace(
-            project=project, after_call=_nothing_moved, before_call=_unchanged, catch_up=_unchanged
+            project=project,
+            after_call=_nothing_moved,
+            before_call=_unchanged,
+            catch_up=_unchanged,
+            changed=lambda: False,
+            finding=None,
+            is_stale=False,
         )
 
     def find_project(self, directory: str) -> Any:

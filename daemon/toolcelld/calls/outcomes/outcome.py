@@ -25,7 +25,7 @@ from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import Output
 from toolcelld.sandbox.policy import OPEN, SandboxPolicy
 
-__all__ = ["QUESTION_CAUSE", "Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "not_allowed", "not_started", "stopped_waiting"]  # fmt: skip
+__all__ = ["QUESTION_CAUSE", "WELL", "Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "not_allowed", "not_started", "stopped_waiting"]  # fmt: skip
 
 
 class Kind(StrEnum):
@@ -101,6 +101,10 @@ class Verdict(NamedTuple):
     side_effects_possible: bool = False
 
 
+WELL: Final = Verdict(Kind.OK, "", "", True)
+"""Of a call that nothing has stopped and whose worker has reported a result."""
+
+
 class Facts(NamedTuple):
     """Figures of a call; for policy."""
 
@@ -148,7 +152,7 @@ EMPTY_BODY: Final = b'{"content":[],"details":null}'
 """The body of a call without a result."""
 
 
-# The outcomes of calls that no worker had; `calls.outcomes.record` makes the others.
+# The outcomes of calls that no worker had; `calls.run` makes the others.
 
 
 def stopped_waiting(stop: Stop, generation: int) -> Outcome:
