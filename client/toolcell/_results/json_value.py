@@ -43,7 +43,7 @@ _NUMBER_PARTS = (
     )
     + b" " * 128
 )
-_LARGE = (b"e000", b"0" * 200)
+_LARGE_EXPONENT, _MANY_DIGITS = b"e000", b"0" * 200
 
 
 def whole(text: str) -> str:
@@ -98,7 +98,7 @@ def from_json(text: bytes | str) -> Any:
     value = pydantic_core.from_json(text, allow_inf_nan=False)
     raw = text.encode(errors="replace") if isinstance(text, str) else text
     parts = raw.translate(_NUMBER_PARTS, b"+")
-    if any(large in parts for large in _LARGE) and (
+    if (_LARGE_EXPONENT in parts or _MANY_DIGITS in parts) and (
         places := list(islice(_infinities(value, ""), PLACES_MAX))
     ):
         raise NumberTooLargeError(places)

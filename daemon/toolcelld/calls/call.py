@@ -72,17 +72,19 @@ class Call(Machine[CallState, CallEvent]):
     Args:
         request: what the client asks for, under the limits of its session.
         session: the session that it belongs to.
+        digest: covers its tool and its arguments, for a repeated id.
     """
 
     table = CALL
     state = CallState.WAITING_TOOL
 
-    def __init__(self, request: Request, session: Owner) -> None:
+    def __init__(self, request: Request, session: Owner, digest: bytes = b"") -> None:
         self.id = request.call_id
         self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
         self.arguments_bytes = len(request.arguments)  # what counts for the session until the end
         self.arguments_shown = request.arguments[:SHOWN_BYTES_MAX]  # to operators
         self.session = session
+        self.digest = digest
         self.accepted_at = time.time()
         self.accepted = time.monotonic()
         # The mutable state, in addition to that of the machine.
@@ -344,7 +346,7 @@ class Call(Machine[CallState, CallEvent]):
             if len(body) > BODY_BYTES_ALWAYS and not self.session.has_room(len(body)):
                 ending, body = outcome.unread(ending), EMPTY_BODY
             sent = parts(self.id, ending, body)
-            text = f"ended: {ending}"
+            text = f"ended: {ending}" if ending.cause else f"ended: {ending.kind}"
         self.fire(event)
         self.ending = ending
         self._result, self._result_bytes = body[:SHOWN_BYTES_MAX], len(body)

@@ -116,19 +116,22 @@ class Requested(Event):
         self.size_bytes = 64 + len(self.arguments) + _bytes(self.service)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Ended(Event):
     """The call's outcome; `body` is the first part of its result; with `more`, chunks follow."""
 
     urgent = True
     outcome: Outcome
     body: bytes
-    more: bool = False
+    more: bool
 
-    def __post_init__(self) -> None:
-        outcome = self.outcome
+    def __init__(
+        self, outcome: Outcome, body: bytes, more: bool = False, *, call_id: str = "", number: int = 0
+    ) -> None:  # written out, as each call has one: what makes it measures it
+        self.outcome, self.body, self.more = outcome, body, more
+        self.call_id, self.number, self.time = call_id, number, time.time()
         message = _bytes(outcome.message) if outcome.message else 0
-        self.size_bytes = 512 + len(self.body) + message + len(outcome.metadata)
+        self.size_bytes = 512 + len(body) + message + len(outcome.metadata)
 
 
 @dataclass(slots=True)

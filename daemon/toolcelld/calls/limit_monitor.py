@@ -76,19 +76,19 @@ class LimitMonitor:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         # The mutable state: whether a look is to come, and what is known from those before.
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
         self._watched: dict[Run, _Watch] = {}
         self._loading: set[Worker] = set()
 
     @property
     def resting(self) -> bool:
         """Whether no poll is scheduled."""
-        return self._timer is None
+        return self.timer is None
 
     def wake(self) -> None:
         """Schedule a poll, because a call has begun."""
-        if self._timer is None:
-            self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+        if self.timer is None:
+            self.timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
 
     def watch(self, worker: Worker) -> None:
         """Monitor a worker while it loads its file."""
@@ -97,9 +97,9 @@ class LimitMonitor:
 
     def close(self) -> None:
         """Stop polling."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def _look(self) -> None:
         began = time.thread_time()
@@ -108,7 +108,7 @@ class LimitMonitor:
             self._look_at_all(runs)
         finally:  # a look that fails must not be the last one
             worked = time.thread_time() - began
-            self._timer = (
+            self.timer = (
                 self._loop.call_later(max(INTERVAL_SECONDS, SHARE * worked), self._look)
                 if runs or self._loading
                 else None

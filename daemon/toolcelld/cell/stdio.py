@@ -40,11 +40,12 @@ class StdioReader:
         self._pipes: dict[Source, int] = {}
         self._poll = select.poll()
         self._redactors: dict[Source, StreamRedactor] = {}
-        self._tails: dict[Source, bytes] = {}
+        self.tails: dict[Source, bytes] = {}
+        """The end of what was printed since they were cleared, at the beginning of a call."""
 
     def tail(self, source: Source) -> str:
         """Return the end of what was printed since the beginning of the call."""
-        return self._tails.get(source, b"").decode(errors="replace")
+        return self.tails.get(source, b"").decode(errors="replace")
 
     def add(self, source: Source) -> int:
         """Make a stream's pipe, and return the descriptor of its writing end. Raises `OSError`."""
@@ -80,11 +81,6 @@ class StdioReader:
             if source in self._pipes and (rest := stream.flush()):
                 self._pass_on(self._pipes[source], source, rest)
 
-    def begin_call(self) -> None:
-        """Pass on the output of the time before a call, and clear the tails."""
-        self.drain()
-        self._tails.clear()
-
     def resume(self, source: Source) -> None:
         """Resume reading this stream."""
         if (number := self._pipes.get(source)) is not None:
@@ -117,7 +113,7 @@ class StdioReader:
         return len(data)
 
     def _pass_on(self, number: int, source: Source, data: bytes) -> None:
-        self._tails[source] = (self._tails.get(source, b"") + data)[-TAIL_BYTES:]
+        self.tails[source] = (self.tails.get(source, b"") + data)[-TAIL_BYTES:]
         if self._on_output(source, data):
             self._loop.remove_reader(number)
 

@@ -99,10 +99,18 @@ def short_result(message: ResultMessage, payload: bytes, limits: Limits) -> Resu
         text = text_bytes.decode()
     except UnicodeDecodeError:
         return None
-    if not fits(text_bytes, limits.output_lines, limits.output_bytes):
+    lines_max, bytes_max = limits.output_lines, limits.output_bytes
+    is_near = length > (bytes_max or length) or (lines_max and text_bytes.count(b"\n") >= lines_max)
+    if is_near and not fits(text_bytes, lines_max, bytes_max):
         return None
-    shown = details if details and _is_json(details) else b"null"
-    end = _end(message, details, shown, limits)
+    shown = b"null"
+    if details:
+        try:
+            from_json(details)
+            shown = details
+        except ValueError:
+            pass
+    end = _end(message, details, shown, limits) if message.fits else b"}"
     body = b"".join((b'{"content":[{"type":"text","text":', to_json(text), b'}],"details":', shown, end))
     return Result(body, {}, None, length, text[:TEXT_HEAD_CHARACTERS])
 

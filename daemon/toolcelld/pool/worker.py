@@ -311,7 +311,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self.since = time.time()
         # The output in the pipes now was written before the call, maybe in the call of another session.
         cell = self.cell
-        cell.stdio.begin_call()
+        cell.stdio.drain()
+        cell.stdio.tails.clear()
         self.listener = listener
         if self.forks:
             self._gone = cell.loop.create_future()

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -99,9 +99,38 @@ class ToolCell(rpc.ToolCellServicer):
             with session.attached() as superseded:
                 await context.write(pb.AttachResponse(events=[_welcome(session, resumed=welcome)]))
                 for part in events.published(session.offered):
-                    await context.write(_response([part]))
+                    response = pb.AttachResponse()
+                    encode_event(part, response.events.add())
+                    await context.write(response)
                 session.session_events.begin()
-                await self._pump(session, context, superseded)
+                # Read and write until either side has enough.
+                outbox = session.outbox
+                reader = asyncio.create_task(self._read(session, context, superseded))  # awaited below
+                over = asyncio.create_task(superseded.wait())  # awaited below
+                ended: set[asyncio.Task[Any]] = {reader, over}
+                for task in ended:
+                    task.add_done_callback(lambda _: outbox.ready.set())
+                try:
+                    while True:
+                        await outbox.ready.wait()
+                        if over.done():
+                            raise Refusal(
+                                RefusalReason.SUPERSEDED, "another stream has taken the session over."
+                            )
+                        if reader.done() and session.state is not SessionState.CLOSING:
+                            reader.result()
+                            return
+                        if taken := outbox.take():
+                            response = pb.AttachResponse()
+                            for event in taken:
+                                encode_event(event, response.events.add())
+                            await context.write(response)
+                        if session.state is SessionState.CLOSED and outbox.empty:
+                            return  # asked after every message: nothing comes any more that would wake us
+                finally:
+                    for task in ended:
+                        task.cancel()
+                    await asyncio.wait(ended)
 
     async def _open(self, context: AttachContext) -> tuple[Session, bool]:
         try:
@@ -123,35 +152,10 @@ class ToolCell(rpc.ToolCellServicer):
         if wanted.session_id:
             session = self._sessions.resume(wanted.session_id, wanted.resume_token)
             if session is not None:
-                session.acknowledge(first.acknowledged)
+                session.outbox.acknowledge(first.acknowledged)
                 session.answers, session.offered_services = request.answers, request.services
                 return session, True
         return await self._sessions.open(request), False
-
-    async def _pump(self, session: Session, context: AttachContext, superseded: asyncio.Event) -> None:
-        """Read and write until either side has enough."""
-        outbox = session.outbox
-        reader = asyncio.create_task(self._read(session, context, superseded))  # awaited below
-        over = asyncio.create_task(superseded.wait())  # awaited below
-        ended: set[asyncio.Task[Any]] = {reader, over}
-        for task in ended:
-            task.add_done_callback(lambda _: outbox.ready.set())
-        try:
-            while True:
-                await outbox.ready.wait()
-                if over.done():
-                    raise Refusal(RefusalReason.SUPERSEDED, "another stream has taken the session over.")
-                if reader.done() and session.state is not SessionState.CLOSING:
-                    reader.result()
-                    return
-                if message := outbox.take():
-                    await context.write(_response(message))
-                if session.state is SessionState.CLOSED and outbox.empty:
-                    return  # asked after every message: nothing comes any more that would wake us
-        finally:
-            for task in ended:
-                task.cancel()
-            await asyncio.wait(ended)
 
     async def _read(self, session: Session, context: AttachContext, superseded: asyncio.Event) -> None:
         """Obey what comes until the client or another stream ends that; a client that reads nothing delays the end."""
@@ -176,7 +180,7 @@ class ToolCell(rpc.ToolCellServicer):
 
     def _obey(self, session: Session, message: pb.AttachRequest, assembly: ArgumentReassembler) -> None:
         if message.acknowledged:
-            session.acknowledge(message.acknowledged)
+            session.outbox.acknowledge(message.acknowledged)
         match message.WhichOneof("message"):
             case "call":
                 if (request := assembly.begin(message.call)) is not None:
@@ -369,13 +373,6 @@ class ToolCell(rpc.ToolCellServicer):
 
 def _undecodable() -> Refusal:
     return Refusal(RefusalReason.BAD_REQUEST, "a message on the stream is not a valid AttachRequest.")
-
-
-def _response(sent: Iterable[events.Event]) -> pb.AttachResponse:
-    response = pb.AttachResponse()
-    for event in sent:
-        encode_event(event, response.events.add())
-    return response
 
 
 def _welcome(session: Session, *, resumed: bool) -> pb.Event:

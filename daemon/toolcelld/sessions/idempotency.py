@@ -1,4 +1,4 @@
-"""The idempotency cache of a session: its calls by client call id, with their endings.
+"""The idempotency cache of a session: its ended calls by client call id, with their endings.
 
 The client's call id is the idempotency key: the same id with the same tool and arguments is the
 same call and never runs twice. The newest endings are kept whole, of older ones only that they
@@ -25,24 +25,21 @@ FORGOTTEN_MAX: Final = 10_000
 
 
 class _Ended(NamedTuple):
-    digest: bytes
     events: tuple[events.Event, ...]
     size_bytes: int
     call: CallSummary
 
 
 class IdempotencyCache:
-    """The running and ended calls of a session, by client call id."""
+    """The ended calls of a session, by client call id."""
 
     def __init__(self) -> None:
-        self._running: dict[str, bytes] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
         self.retained_bytes = 0
         """The memory of the kept endings in bytes."""
-        self._forgotten: OrderedDict[str, bytes] = OrderedDict()
-
-    def __contains__(self, call_id: str) -> bool:
-        return call_id in self._ended or call_id in self._forgotten
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
+        self.digests: dict[str, bytes] = {}
+        """What covers the tool and the arguments of each."""
 
     def drop_endings(self) -> None:
         """Keep of all ended calls only that they were."""
@@ -52,24 +49,19 @@ class IdempotencyCache:
     def _drop_oldest(self) -> None:
         old_id, old = self._ended.popitem(last=False)
         self.retained_bytes -= old.size_bytes
-        self._forgotten[old_id] = old.digest
+        self._forgotten[old_id] = None
         if len(self._forgotten) > FORGOTTEN_MAX:
-            self._forgotten.popitem(last=False)
+            del self.digests[self._forgotten.popitem(last=False)[0]]
 
-    def begin(self, call_id: str, digest: bytes) -> None:
-        """Add an admitted call. The digest covers its tool and arguments."""
-        self._running[call_id] = digest
-
-    def forget(self, call_id: str) -> None:
-        """Remove a call, so that its id can be used again."""
-        del self._running[call_id]
-
-    def end(self, call: CallSummary, ending: tuple[events.Event, ...], size_bytes: int) -> None:
+    def end(
+        self, call: CallSummary, digest: bytes, ending: tuple[events.Event, ...], size_bytes: int
+    ) -> None:
         """Store the events of an ended call; drop the oldest ones beyond the bounds."""
         size = size_bytes
         for event in ending:  # one, for most calls; a generator costs as much as all the rest here
             size += event.size_bytes
-        self._ended[call.call_id] = _Ended(self._running.pop(call.call_id), ending, size, call)
+        self._ended[call.call_id] = _Ended(ending, size, call)
+        self.digests[call.call_id] = digest
         self.retained_bytes += size
         while len(self._ended) > ENDED_MAX or (
             self.retained_bytes > ENDED_BYTES_MAX and len(self._ended) > 1
@@ -81,24 +73,11 @@ class IdempotencyCache:
         ended = self._ended.get(call_id)
         return None if ended is None else ended.call
 
-    def rejoin(self, call_id: str, digest: bytes) -> tuple[events.Event, ...] | None:
-        """Return the events to repeat for a known call id; None for a new id. Raises `Refusal` for other arguments."""
-        running = self._running.get(call_id)
-        ended = self._ended.get(call_id)
-        known = running or (ended.digest if ended is not None else self._forgotten.get(call_id))
-        if known is None:
-            return None
-        if known != digest:
-            raise Refusal(
-                RefusalReason.CALL_EXISTS,
-                f"call {call_id} exists with another tool or other arguments; choose another id.",
-                field="call.call_id",
-            )
-        if ended is not None:
-            return ended.events
-        if running is None:
+    def ending(self, call_id: str) -> tuple[events.Event, ...]:
+        """Return the events to repeat for an ended call. Raises `Refusal` where they are not kept any more."""
+        if (ended := self._ended.get(call_id)) is None:
             raise Refusal(
                 RefusalReason.CALL_EXISTS,
                 f"call {call_id} has ended long ago; its outcome is not kept any more.",
             )
-        return (events.Accepted(0, call_id=call_id),)
+        return ended.events

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from toolcelld.calls.events import MESSAGE_BYTES, Ended, Event, Gap, Progress, Refused, Update
+from toolcelld.errors import Refusal, RefusalReason
 
 __all__ = ["RETAINED_BYTES_MAX", "Outbox"]
 
@@ -141,7 +142,13 @@ class Outbox:
         return taken
 
     def acknowledge(self, number: int) -> None:
-        """Drop the events up to an acknowledged number."""
+        """Drop the events up to an acknowledged number. Raises `Refusal` for a number that was not sent."""
+        if number > self.number:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"acknowledged: {number}, but the newest event of the session is {self.number}.",
+                field="acknowledged",
+            )
         for queue in (self._sent, self._again):
             while queue and queue[0].number <= number:
                 event = queue.popleft()

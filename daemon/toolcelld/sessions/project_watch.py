@@ -82,7 +82,7 @@ class ProjectWatch:
         # looked directory with its change time, and what was moved.
         self.project = project
         self.is_stale = False
-        self._finding: asyncio.Task[None] | None = None
+        self.finding: asyncio.Task[None] | None = None
         self._directories: list[tuple[int, Looked]] = []
         self._changed_ns: list[tuple[int, int]] = []
         self._moved: list[Moved] = []
@@ -90,8 +90,8 @@ class ProjectWatch:
 
     def close(self) -> None:
         """Forget the project. Idempotent."""
-        if self._finding is not None:
-            self._finding.cancel()
+        if self.finding is not None:
+            self.finding.cancel()
         self._close()
 
     def _close(self) -> None:
@@ -102,9 +102,9 @@ class ProjectWatch:
 
     def catch_up(self) -> asyncio.Task[None] | None:
         """Return what a call has to wait for while the project is found again; None where nothing was exchanged."""
-        if self._finding is None and self._has_changed():
-            self._finding = asyncio.get_running_loop().create_task(self._find_in_thread())
-        return self._finding
+        if self.finding is None and self._has_changed():
+            self.finding = asyncio.get_running_loop().create_task(self._find_in_thread())
+        return self.finding
 
     async def _find_in_thread(self) -> None:
         try:
@@ -113,7 +113,7 @@ class ProjectWatch:
                 self._replace(await look(self.project.directory, self._find))
             self._compare()  # with what is there now
         finally:
-            self._finding = None
+            self.finding = None
 
     def before_call(self) -> Project:
         """Return the project as it is now; the same object while nothing was exchanged."""

@@ -44,7 +44,7 @@ from toolcelld.sessions.idempotency import IdempotencyCache
 from toolcelld.sessions.outbox import Outbox
 from toolcelld.sessions.retention import OUTCOME_BYTES, Retention
 from toolcelld.sessions.session_events import SessionEvents
-from toolcelld.sessions.start_events import StartEvents
+from toolcelld.sessions.start_events import DELAY_SECONDS, StartEvents
 from toolcelld.sessions.waiting import WaitingCalls
 
 if TYPE_CHECKING:
@@ -116,7 +116,9 @@ class Session(Machine[SessionState, SessionEvent]):
         self.retention = Retention(sessions.retention, self.outbox, self.idempotency)
         self.has_room = self.retention.has_room
         self._project = sessions.projects.join(self.directory, project)
-        self._waiting = WaitingCalls(self, pin, self._project, services.watch if request.follow else None)
+        self._watch = services.watch if request.follow else None
+        self._waiting = WaitingCalls(self, pin, self._project, self._watch)
+        self._loop = asyncio.get_running_loop()
         self.after_call, self.project_changed = self._project.after_call, self._project.changed
         self._admission = Admission(
             services,
@@ -190,9 +192,8 @@ class Session(Machine[SessionState, SessionEvent]):
         if seconds <= 0:
             self.close(Stop(Kind.ABORTED, "client_gone", "the client is gone"))
         else:
-            loop = asyncio.get_running_loop()
             gone = Stop(Kind.ABORTED, "client_gone", f"the client has been gone for {seconds:g} s")
-            self._linger = loop.call_later(seconds, self.close, gone)
+            self._linger = self._loop.call_later(seconds, self.close, gone)
 
     def close(self, stop: Stop) -> None:
         """Refuse new calls and stop the running ones; the session is CLOSED when the last has ended."""
@@ -257,36 +258,41 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def admit(self, request: Request) -> None:
         """Start a call, rejoin a known one, or have it wait for its tool as it was saved. Raises `Refusal`."""
+        call_id = request.call_id
         try:
-            self._admit(request)
+            digest = hashlib.blake2b(
+                request.arguments, key=request.tool.encode()[:64], digest_size=16
+            ).digest()
+            if call_id in self.calls or call_id in self.idempotency.digests:
+                self._rejoin(call_id, digest)
+                return
+            if self.state is not SessionState.OPEN or self.draining or len(self.calls) >= CALLS_MAX:
+                raise self._no_room()
+            self.retention.check(len(request.arguments) + OUTCOME_BYTES)
+            if self.request.limits is not NO_LIMITS:
+                request = request._replace(limits=lower(self.request.limits, request.limits))
+            project, unread = self._project, None
+            if (
+                self._watch is not None
+                or project.finding is not None
+                or project.is_stale
+                or project.changed()
+            ):
+                unread = self._waiting.unread()
+            catalog = self._pin.catalog
+            waits = unread is not None or (
+                (catalog.awaited or not catalog.generation) and catalog.awaits(request.tool)
+            )
+            plan = None if waits else self._plan(request)
         except Refusal as refusal:
-            if refusal.reason is not RefusalReason.CALL_EXISTS and request.call_id not in self.calls:
+            if refusal.reason is not RefusalReason.CALL_EXISTS and call_id not in self.calls:
                 self._sessions.recent.refuse(Call(request, self).refused(refusal))
             raise
-
-    def _admit(self, request: Request) -> None:
-        digest = hashlib.blake2b(request.arguments, key=request.tool.encode()[:64], digest_size=16).digest()
-        if (kept := self.idempotency.rejoin(request.call_id, digest)) is not None:
-            call = self.calls.get(request.call_id)
-            if call is None or call.plan is not None:
-                self.retention.check(sum(event.size_bytes for event in kept))
-                for event in kept:
-                    self.outbox.put(replace(event, number=0))
-            return
-        if self.state is not SessionState.OPEN or self.draining or len(self.calls) >= CALLS_MAX:
-            raise self._no_room()
-        self.retention.check(len(request.arguments) + OUTCOME_BYTES)
-        if self.request.limits is not NO_LIMITS:
-            request = request._replace(limits=lower(self.request.limits, request.limits))
-        unread = self._waiting.unread()
-        waits = unread is not None or self._pin.catalog.awaits(request.tool)
-        plan = None if waits else self._plan(request)
-        call = self.calls[request.call_id] = Call(request, self)
-        self.idempotency.begin(call.id, digest)
-        self.retention.arguments_bytes += len(request.arguments)
+        call = self.calls[call_id] = Call(request, self, digest)
+        self.retention.arguments_bytes += call.arguments_bytes
         if self.services.happenings.readers:
             self.services.happenings.publish(
-                OperatorEvent("call.accepted", session_id=self.id, call_id=call.id, tool=request.tool)
+                OperatorEvent("call.accepted", session_id=self.id, call_id=call_id, tool=request.tool)
             )
         if plan is not None:
             self._start(call, plan)
@@ -295,6 +301,24 @@ class Session(Machine[SessionState, SessionEvent]):
             call.run_clock()
         for path, text in list(self.services.packages.preparing.items()):
             self.prepare(path, text)
+
+    def _rejoin(self, call_id: str, digest: bytes) -> None:
+        """Send again what is told of a known call. Raises `Refusal` for other arguments."""
+        call = self.calls.get(call_id)
+        if digest != (call.digest if call is not None else self.idempotency.digests[call_id]):
+            raise Refusal(
+                RefusalReason.CALL_EXISTS,
+                f"call {call_id} exists with another tool or other arguments; choose another id.",
+                field="call.call_id",
+            )
+        told: tuple[events.Event, ...] = (events.Accepted(0, call_id=call_id),)
+        if call is None:
+            told = self.idempotency.ending(call_id)
+        elif call.plan is None:
+            return  # nothing was decided about it
+        self.retention.check(sum(event.size_bytes for event in told))
+        for event in told:
+            self.outbox.put(replace(event, number=0))
 
     def prepare(self, path: str, text: str) -> None:
         """Tell the calls that wait for a tool file that its packages are being installed, and stop their clocks.
@@ -357,7 +381,10 @@ class Session(Machine[SessionState, SessionEvent]):
         return plan
 
     def _start(self, call: Call, plan: Plan) -> None:
-        self.start_events.accept(call, self.places.queued if self.places.waiting else 0)
+        queued = self.places.queued if self.places.waiting else 0
+        self.start_events.delayed[call.id] = call, queued, self._loop.time() + DELAY_SECONDS
+        if self.start_events.timer is None:
+            self.start_events.wake()
         call.start(plan)
 
     def start_late(self, call: Call) -> None:
@@ -380,16 +407,6 @@ class Session(Machine[SessionState, SessionEvent]):
             return None
         return self.calls.get(request.parent_call_id) or self._sessions.call(request.parent_call_id)
 
-    def acknowledge(self, number: int) -> None:
-        """Drop the events up to an acknowledged number. Raises `Refusal` for a number that was not sent."""
-        if number > self.outbox.number:
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
-                f"acknowledged: {number}, but the newest event of the session is {self.outbox.number}.",
-                field="acknowledged",
-            )
-        self.outbox.acknowledge(number)
-
     def answer(self, call_id: str, ask_id: int, *, allowed: bool, always: bool, message: str) -> None:
         """Send an answer to the tool; a late one is ignored. Raises `Refusal` for a question that was not asked."""
         if (questions := self._who_asked(call_id, ask_id, "answer")) is not None:
@@ -402,7 +419,7 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def _who_asked(self, call_id: str, ask_id: int, field: str) -> Questions | None:
         call = self.calls.get(call_id)
-        if call is None and call_id in self.idempotency:
+        if call is None and call_id in self.idempotency.digests:
             return None
         asked = call.questions if call is not None else ()
         questions = next((questions for questions in asked if questions.was_asked(ask_id)), None)
@@ -419,7 +436,7 @@ class Session(Machine[SessionState, SessionEvent]):
         call = self.calls.get(call_id)
         if call is not None:
             return call.stop(stop)
-        if call_id in self.idempotency:
+        if call_id in self.idempotency.digests:
             return False
         raise Refusal(
             RefusalReason.UNKNOWN_CALL, f"session {self.id} has no call {call_id[:128]!r}.", field="call_id"
@@ -434,7 +451,8 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def on_begun(self, call: Call) -> None:
         """Watch the limits of a call that a worker has, and send its Started event where Accepted was sent."""
-        self._sessions.limit_monitor.wake()
+        if (monitor := self._sessions.limit_monitor).timer is None:
+            monitor.wake()
         if call.id not in self.start_events.delayed:
             self.start_events.start(call)
 
@@ -445,21 +463,19 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def on_ended(self, call: Call, ending: tuple[events.Event, ...]) -> None:
         """Send the ending, and keep it for a repeated call id."""
-        self.start_events.drop(call.id)
+        self.start_events.delayed.pop(call.id, None)
         for event in ending:
             self.outbox.put(event)
         self.calls.pop(call.id, None)
         self.calls_ended += 1
         self.retention.arguments_bytes -= call.arguments_bytes
         summary = call.summary()
-        size_bytes = summary.size_bytes
+        size_bytes = self._sessions.recent.add(summary)
         if call.plan is not None:
-            self.idempotency.end(summary, ending, size_bytes)
+            self.idempotency.end(summary, call.digest, ending, size_bytes)
         else:  # nothing was decided about it, and the same id may come again
-            self.idempotency.forget(call.id)
             self._waiting.remove(call)
         self.retention.count()
-        self._sessions.recent.add(summary, size_bytes)
         if self.services.happenings.readers:
             outcome = summary.outcome
             self.services.happenings.publish(

@@ -15,7 +15,7 @@ from toolcelld.sessions.outbox import Outbox
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
 
-__all__ = ["StartEvents"]
+__all__ = ["DELAY_SECONDS", "StartEvents"]
 
 DELAY_SECONDS: Final = 0.005
 """A warm call takes a tenth of it."""
@@ -32,15 +32,13 @@ class StartEvents:
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         # The mutable state: the calls of which nothing has been told, the oldest first, and one timer for all of them.
-        # Each with the number of calls before it, and the loop's time until which it is delayed.
+        # Each with the number of calls before it, and the loop's time until which it is delayed. `Session` adds and drops.
         self.delayed: dict[str, tuple[Call, int, float]] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
-    def accept(self, call: Call, queued: int) -> None:
-        """Delay the Accepted event of a call; `queued` calls are before it."""
-        self.delayed[call.id] = (call, queued, self._loop.time() + DELAY_SECONDS)
-        if self._timer is None:
-            self._timer = self._loop.call_later(DELAY_SECONDS, self._look)
+    def wake(self) -> None:
+        """Look at what is delayed when it may be due; `timer` says whether that is so already."""
+        self.timer = self._loop.call_later(DELAY_SECONDS, self._look)
 
     def start(self, call: Call) -> None:
         """Send the Started event of a call whose Accepted event is sent."""
@@ -54,15 +52,11 @@ class StartEvents:
         if (delayed := self.delayed.pop(call_id, None)) is not None:
             self._send(*delayed)
 
-    def drop(self, call_id: str) -> None:
-        """Drop the delayed events of a call that has ended."""
-        self.delayed.pop(call_id, None)
-
     def _look(self) -> None:
-        self._timer = None
+        self.timer = None
         for call_id, delayed in list(self.delayed.items()):
             if (left := delayed[2] - self._loop.time()) > 0:
-                self._timer = self._loop.call_later(left, self._look)
+                self.timer = self._loop.call_later(left, self._look)
                 return
             del self.delayed[call_id]
             self._send(*delayed)

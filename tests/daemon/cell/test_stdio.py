@@ -17,6 +17,12 @@ PIPE_BYTES = 1024 * 1024
 """The largest size that a tool can give its pipes."""
 
 
+def begin_call(printing: StdioReader) -> None:
+    """As a worker does with each call."""
+    printing.drain()
+    printing.tails.clear()
+
+
 class Taken:
     """One pipe, and the data that was read from it."""
 
@@ -42,7 +48,7 @@ async def test_the_tail_has_only_output_since_the_start_of_the_call(taken: Taken
     os.write(taken.output, b"read before\n")
     taken.printing.drain()
     os.write(taken.output, b"still in the pipe\n")
-    taken.printing.begin_call()
+    begin_call(taken.printing)
     assert taken.bytes == b"read before\nstill in the pipe\n"
     os.write(taken.output, b"of the call\n")
     taken.printing.drain()
@@ -52,7 +58,7 @@ async def test_the_tail_has_only_output_since_the_start_of_the_call(taken: Taken
 async def test_a_call_starts_after_the_data_that_redaction_held_back(taken: Taken) -> None:
     taken.printing.redact(Redactor(["hunter2"]))
     os.write(taken.output, b"hunt")
-    taken.printing.begin_call()
+    begin_call(taken.printing)
     os.write(taken.output, b"er2\n")
     taken.printing.drain()
     assert (taken.bytes, taken.printing.tail("stderr")) == (b"hunter2\n", "er2\n")

@@ -80,6 +80,7 @@ class Cell:
         self.ended: asyncio.Future[CellExit] = self.loop.create_future()
         self.channel = self.stdio = self.processes = self
         self.answers: list[int] = []
+        self.tails: dict[str, bytes] = {}
         self._worker = worker
         self._sequence, self._tool = 0, ""
 
@@ -137,8 +138,6 @@ class Cell:
 
     def fail(self, error: Exception) -> None:
         raise AssertionError(error)
-
-    def begin_call(self) -> None: ...
 
     def drain(self) -> None: ...
 
@@ -241,7 +240,7 @@ class Stage:
         services = cast("Any", self)
         self.sessions = Sessions(services)
         self.sessions.projects = services
-        self.sessions.limit_monitor = cast("Any", SimpleNamespace(wake=lambda: None))
+        self.sessions.limit_monitor = cast("Any", SimpleNamespace(timer=None, wake=lambda: None))
         self.service = ToolCell(services, self.sessions, cast("Any", None))
         self.lines: list[Line] = []
         self.seen: set[Session] = set()

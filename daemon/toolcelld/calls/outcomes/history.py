@@ -50,17 +50,6 @@ class CallSummary(NamedTuple):
     result: bytes  # the beginning of the body's JSON
     result_bytes: int
 
-    @property
-    def size_bytes(self) -> int:
-        """Its memory in bytes; texts that are shared with other summaries count in full."""
-        size = VALUES_BYTES + sum(map(getsizeof, self[:TEXTS]))
-        size += LINE_BYTES * len(self.story) + sum(map(getsizeof, map(itemgetter(1), self.story)))
-        size += getsizeof(self.arguments) + getsizeof(self.result) + sum(map(getsizeof, self.refusal))
-        if (outcome := self.outcome) is not None:
-            size += getsizeof(outcome.message) + len(outcome.metadata)
-            size += OUTPUT_BYTES * (1 + len(outcome.facts.logs))
-        return size
-
 
 TEXTS: Final = CallSummary._fields.index("accepted_at")
 """The number of leading text fields."""
@@ -82,17 +71,27 @@ class CallHistory:
         self.size_bytes = 0
         self.added = 0
 
-    def add(self, call: CallSummary, size_bytes: int) -> None:
-        """Add an ended call and drop the oldest ones beyond the bounds."""
+    def add(self, call: CallSummary) -> int:
+        """Add an ended call and drop the oldest ones beyond the bounds; return its memory in bytes.
+
+        Texts that are shared with other summaries count in full.
+        """
+        size = VALUES_BYTES + sum(map(getsizeof, call[:TEXTS]))
+        size += LINE_BYTES * len(call.story) + sum(map(getsizeof, map(itemgetter(1), call.story)))
+        size += getsizeof(call.arguments) + getsizeof(call.result) + sum(map(getsizeof, call.refusal))
+        if (outcome := call.outcome) is not None:
+            size += getsizeof(outcome.message) + len(outcome.metadata)
+            size += OUTPUT_BYTES * (1 + len(outcome.facts.logs))
         self.added += 1
-        self._kept.append((call, size_bytes))
-        self.size_bytes += size_bytes
+        self._kept.append((call, size))
+        self.size_bytes += size
         while len(self._kept) > self._calls_max or self.size_bytes > self._bytes_max:
             self.size_bytes -= self._kept.popleft()[1]
+        return size
 
     def refuse(self, call: CallSummary) -> None:
         """Add a call that was not admitted, which does not count as one that has ended."""
-        self.add(call, call.size_bytes)
+        self.add(call)
         self.added -= 1
 
     def __len__(self) -> int:

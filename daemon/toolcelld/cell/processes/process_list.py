@@ -20,53 +20,43 @@ class ProcessList:
 
     Args:
         pids: The processes of the chain, in order; 0 is skipped.
-        threads: Whether the worker has threads of its own at any time, as an engine for JavaScript has.
 
     Raises:
         OSError: A process has exited.
     """
 
-    __slots__ = ("_lists", "_tasks", "_threads")
+    __slots__ = ("children", "tasks")
 
-    def __init__(self, *pids: int, threads: bool = False) -> None:
-        self._threads = threads
+    def __init__(self, *pids: int) -> None:
         chain = [pid for pid in pids if pid]
-        self._lists: list[tuple[int, bytes]] = []
-        self._tasks = -1
+        self.children: list[tuple[int, bytes]] = []
+        """A descriptor of each list, and what it has while the cell has no other process."""
+        self.tasks = -1
+        """A descriptor of the worker's list of threads."""
         try:
             for pid, child in itertools.zip_longest(chain, chain[1:]):
                 expected = str(child).encode() if child is not None else b""
-                self._lists.append((_open(f"/proc/{pid}/task/{pid}/children"), expected))
-            self._tasks = _open(f"/proc/{chain[-1]}/task")
+                self.children.append((_open(f"/proc/{pid}/task/{pid}/children"), expected))
+            self.tasks = _open(f"/proc/{chain[-1]}/task")
         except OSError:
             self.close()
             raise
-
-    def is_clear(self) -> bool:
-        """Return whether the cell has no other process, and the worker has its usual threads. Raises `OSError`.
-
-        The threads of an engine come and go; its worker says itself what a call has left behind.
-        """
-        for number, expected in self._lists:
-            if os.pread(number, 64, 0).strip() != expected:
-                return False
-        return self._threads or os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
 
     def below(self) -> int:
         """Return the one child of the last process of the chain, and 0 for none.
 
         Raises `OSError`, also where the cell has other processes than these.
         """
-        *above, (last, _) = self._lists
+        *above, (last, _) = self.children
         clear = all(os.pread(number, 64, 0).strip() == expected for number, expected in above)
         children = os.pread(last, 64, 0).split()
-        if not clear or len(children) > 1 or os.fstat(self._tasks).st_nlink != ONE_THREAD_LINKS:
+        if not clear or len(children) > 1 or os.fstat(self.tasks).st_nlink != ONE_THREAD_LINKS:
             raise ProcessLookupError("the cell has other processes or threads")
         return int(children[0]) if children else 0
 
     def close(self) -> None:
         """Close the lists."""
-        for number in (self._tasks, *(number for number, _ in self._lists)):
+        for number in (self.tasks, *(number for number, _ in self.children)):
             if number != -1:
                 os.close(number)
 

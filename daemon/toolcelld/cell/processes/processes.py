@@ -17,7 +17,7 @@ from typing import Final
 
 from toolcelld import linux
 from toolcelld.cell.processes.forks import Forks
-from toolcelld.cell.processes.process_list import ProcessList
+from toolcelld.cell.processes.process_list import ONE_THREAD_LINKS, ProcessList
 from toolcelld.cell.processes.usage import Usage, measure, measure_exactly
 from toolcelld.files.looks import started
 
@@ -104,8 +104,12 @@ class CellProcesses:
             return False
         try:
             if self._list is None:
-                self._list = ProcessList(*self._chain, threads=self.has_engine)
-            return self._list.is_clear()
+                self._list = ProcessList(*self._chain)
+            for number, expected in self._list.children:
+                if os.pread(number, 64, 0).strip() != expected:
+                    return False
+            # The threads of an engine come and go; its worker says itself what a call has left behind.
+            return self.has_engine or os.fstat(self._list.tasks).st_nlink == ONE_THREAD_LINKS
         except OSError:
             return False
 

@@ -1,4 +1,4 @@
-"""The calls of one stream whose arguments come up in parts, put together.
+"""Reads the calls of one stream, and puts together the arguments that come up in parts.
 
 A call's first message says how many bytes there will be; chunks follow, of several calls in any
 mixture. Every part is held to that number and to the contract's bounds as it arrives, so a client
@@ -8,6 +8,7 @@ after that is dropped, because one refusal per call is enough.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,15 +16,25 @@ from typing import Final
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls.request import Request
+from toolcelld.config.resolution.settings import NO_LIMITS
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.rpc.messages.decoding import ARGUMENTS_BYTES_MAX, decode_call, too_large
+from toolcelld.rpc.messages.decoding import (
+    ARGUMENTS_BYTES_MAX,
+    NAME_CHARACTERS_MAX,
+    bad,
+    check_length,
+    decode_limits,
+    too_large,
+)
 
-__all__ = ["PART_BYTES_MAX", "ArgumentReassembler", "complete"]
+__all__ = ["PART_BYTES_MAX", "ArgumentReassembler", "complete", "decode_call"]
 
 PART_BYTES_MAX: Final = 64 * 1024
 """Of arguments in one message: the contract's bound for the whole of it. A larger one would hold up the others."""
 CALLS_MAX: Final = 8
 """Calls of one stream whose arguments are still coming; together they hold at most 128 MiB."""
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 REFUSED_MAX: Final = 64
 """Refused calls whose further chunks are passed over; with 8 at a time they are long through the line."""
 
@@ -130,6 +141,36 @@ def complete(call: pb.Call, agent: str) -> Request:
     if call.arguments_bytes not in (0, len(call.arguments)):
         raise _contradicted(call)
     return decode_call(call, call.arguments, agent)
+
+
+def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:
+    """A call. Raises `Refusal` naming the field."""
+    call_id = wire.call_id
+    if _CALL_ID.fullmatch(call_id) is None:
+        raise bad("call.call_id", f"1 to 128 of A-Z a-z 0-9 _ . : -, got {call_id[:40]!r}")
+    if not wire.tool:
+        raise bad("call.tool", "the name of a tool")
+    if len(arguments) > ARGUMENTS_BYTES_MAX:
+        raise too_large("call.arguments", len(arguments))
+    request = Request(
+        call_id,
+        wire.tool,
+        arguments or b"{}",
+        wire.session_id,
+        wire.message_id,
+        agent,
+        wire.agent_name,
+        decode_limits(wire.limits, "call.limits") if wire.HasField("limits") else NO_LIMITS,
+        wire.traceparent,
+        wire.parent_call_id,
+    )
+    if wire.ByteSize() - len(arguments) > NAME_CHARACTERS_MAX:  # only then can one text be that long
+        for name, text in request._asdict().items():
+            if isinstance(text, str):
+                check_length(f"call.{name}", text)
+    if request.traceparent and _TRACEPARENT.fullmatch(request.traceparent) is None:
+        raise bad("call.traceparent", f"a W3C trace context, 00-…-…-01, got {request.traceparent[:60]!r}")
+    return request
 
 
 def _contradicted(call: pb.Call) -> Refusal:

@@ -12,13 +12,12 @@ from toolcell._session_reasons import DATA_BYTES_MAX
 from toolcell._units import OPEN_FILES_MIN
 from toolcell._version import VERSION
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcelld.calls.request import Request
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.sessions.session import OpenRequest
 
 __all__ = [
-    "ARGUMENTS_BYTES_MAX", "PROTOCOL", "check_length", "decode_call", "decode_limits", "decode_open", "decode_reply",
+    "ARGUMENTS_BYTES_MAX", "PROTOCOL", "bad", "check_length", "decode_limits", "decode_open", "decode_reply",
     "decode_session_event", "too_large",
 ]  # fmt: skip
 
@@ -32,8 +31,6 @@ REPLY_BYTES_MAX: Final = 48 * 1024
 """Of what a request came to: it is one message up, as an answer is."""
 LINGER_SECONDS_MAX: Final = 3600.0
 _SERVICE: Final = re.compile(r"[a-z0-9_.-]{1,64}")
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 def decode_open(wire: pb.Open) -> OpenRequest:
@@ -55,17 +52,17 @@ def decode_open(wire: pb.Open) -> OpenRequest:
     for name in ("allow", "deny"):
         patterns: Sequence[str] = getattr(wire, name)
         if len(patterns) > PATTERNS_MAX:
-            raise _bad(f"open.{name}", f"at most {PATTERNS_MAX} patterns, got {len(patterns)}")
+            raise bad(f"open.{name}", f"at most {PATTERNS_MAX} patterns, got {len(patterns)}")
         for pattern in patterns:
             check_length(f"open.{name}", pattern)
     if len(wire.services) > SERVICES_MAX:
-        raise _bad("open.services", f"at most {SERVICES_MAX} services, got {len(wire.services)}")
+        raise bad("open.services", f"at most {SERVICES_MAX} services, got {len(wire.services)}")
     for service in wire.services:
         if _SERVICE.fullmatch(service) is None:
-            raise _bad("open.services", f"1 to 64 of a-z 0-9 _ . -, got {service[:40]!r}")
+            raise bad("open.services", f"1 to 64 of a-z 0-9 _ . -, got {service[:40]!r}")
     linger = wire.linger_seconds if wire.HasField("linger_seconds") else None
     if linger is not None and not 0 <= linger <= LINGER_SECONDS_MAX:
-        raise _bad("open.linger_seconds", f"0 to {LINGER_SECONDS_MAX:.0f}, got {linger:g}")
+        raise bad("open.linger_seconds", f"0 to {LINGER_SECONDS_MAX:.0f}, got {linger:g}")
     return OpenRequest(
         agent=wire.agent or "unknown",
         directory=wire.directory,
@@ -92,7 +89,7 @@ def decode_reply(wire: pb.Reply) -> tuple[bytes, str]:
         try:
             from_json(wire.result)
         except ValueError as error:
-            raise _bad("reply.result", f"JSON, got something else: {str(error)[:80]}") from None
+            raise bad("reply.result", f"JSON, got something else: {str(error)[:80]}") from None
     return wire.result, wire.message or ("" if wire.result else "it failed, and did not say why")
 
 
@@ -110,38 +107,8 @@ def decode_session_event(wire: pb.SessionEvent) -> tuple[str, dict[str, Any], st
     except ValueError:
         data = None
     if not isinstance(data, dict):
-        raise _bad("session_event.data", "a JSON object")
+        raise bad("session_event.data", "a JSON object")
     return wire.reason, cast("dict[str, Any]", data), wire.session_id
-
-
-def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:
-    """A call. Raises `Refusal` naming the field."""
-    call_id = wire.call_id
-    if _CALL_ID.fullmatch(call_id) is None:
-        raise _bad("call.call_id", f"1 to 128 of A-Z a-z 0-9 _ . : -, got {call_id[:40]!r}")
-    if not wire.tool:
-        raise _bad("call.tool", "the name of a tool")
-    if len(arguments) > ARGUMENTS_BYTES_MAX:
-        raise too_large("call.arguments", len(arguments))
-    request = Request(
-        call_id,
-        wire.tool,
-        arguments or b"{}",
-        wire.session_id,
-        wire.message_id,
-        agent,
-        wire.agent_name,
-        decode_limits(wire.limits, "call.limits") if wire.HasField("limits") else NO_LIMITS,
-        wire.traceparent,
-        wire.parent_call_id,
-    )
-    if wire.ByteSize() - len(arguments) > NAME_CHARACTERS_MAX:  # only then can one text be that long
-        for name, text in request._asdict().items():
-            if isinstance(text, str):
-                check_length(f"call.{name}", text)
-    if request.traceparent and _TRACEPARENT.fullmatch(request.traceparent) is None:
-        raise _bad("call.traceparent", f"a W3C trace context, 00-…-…-01, got {request.traceparent[:60]!r}")
-    return request
 
 
 def decode_limits(wire: pb.Limits, field: str) -> Limits:
@@ -151,10 +118,10 @@ def decode_limits(wire: pb.Limits, field: str) -> Limits:
     given: dict[str, float | int] = {}
     for descriptor, value in wire.ListFields():
         if not value >= 0 or value == math.inf:
-            raise _bad(f"{field}.{descriptor.name}", f"a number from 0, got {value}")
+            raise bad(f"{field}.{descriptor.name}", f"a number from 0, got {value}")
         if descriptor.name == "open_files" and 0 < value < OPEN_FILES_MIN:
             expected = f"{OPEN_FILES_MIN} or more, as a worker needs so many itself, or 0 for no other limit"
-            raise _bad(f"{field}.open_files", f"{expected}; got {value}")
+            raise bad(f"{field}.open_files", f"{expected}; got {value}")
         if value:
             given[descriptor.name] = value
         elif descriptor.name in ("timeout_seconds", "queue_seconds"):
@@ -172,11 +139,12 @@ def too_large(field: str, size: int) -> Refusal:
     )
 
 
-def _bad(field: str, expected: str) -> Refusal:
+def bad(field: str, expected: str) -> Refusal:
+    """A field that has not what is expected."""
     return Refusal(RefusalReason.BAD_REQUEST, f"{field}: expected {expected}.", field=field)
 
 
 def check_length(field: str, value: str) -> None:
     """Refuse an id or a name that is none. Raises `Refusal` naming the field."""
     if len(value) > NAME_CHARACTERS_MAX:
-        raise _bad(field, f"at most {NAME_CHARACTERS_MAX} characters, got {len(value)}")
+        raise bad(field, f"at most {NAME_CHARACTERS_MAX} characters, got {len(value)}")
