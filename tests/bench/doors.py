@@ -33,6 +33,8 @@ DOOR: Final = "ToolCell._read"
 """The coroutine that goes on with each message of a client: a call's road is from there to the next."""
 ENDS: Final = {"Session.admit", "Session.on_ended"}
 """A road without both is that of another message, or of a call that was cut in two by one."""
+DELAY_SECONDS: Final = 600.0
+"""Until a call that has not ended is announced: on a busy machine each of them would be, when it is counted."""
 OURS: Final = ("toolcell.", "toolcell_proto.", "toolcelld.")
 FILE: Final = "TOOLCELL_DOORS"
 """The variable that names the file for what was counted."""
@@ -79,6 +81,9 @@ async def road(directory: Path) -> Road:
 def serve() -> None:
     """Run the daemon, and write the steps of its last calls when it ends."""
     from toolcelld.__main__ import main as serve_calls
+    from toolcelld.sessions import start_events
+
+    start_events.DELAY_SECONDS = DELAY_SECONDS  # type: ignore[misc]  # before the session imports it
 
     roads: deque[list[Step]] = deque(maxlen=CALLS)
     steps: list[Step] = []
