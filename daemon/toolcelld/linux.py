@@ -12,12 +12,12 @@ import fcntl
 import os
 import signal
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 __all__ = [
     "ask_about_system_calls", "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset",
-    "filter_system_calls", "grant_beneath", "grant_port", "inotify", "landlock_abi", "let_through", "no_new_privileges", "restrict_signals",
+    "filter_system_calls", "grant_beneath", "grant_port", "hold_memory", "inotify", "landlock_abi", "let_through", "no_new_privileges", "restrict_signals",
     "schedule_ahead", "set_dumpable", "subreaper", "unchanged_below", "unwatch", "watch",
 ]  # fmt: skip
 
@@ -86,6 +86,10 @@ UNUSED_SIGNALS: Final = (
 """Signals that end a process which does not expect them, and mean nothing to the daemon, its zygotes and keepers."""
 
 
+_unused_stack: Final = (ctypes.c_longdouble * 64)()
+"""Of a process that `hold_memory` starts; libc's `clone` wants one."""
+
+
 def _checked(result: int, what: str) -> int:
     if result == -1:
         number = ctypes.get_errno()
@@ -108,14 +112,39 @@ def exit_as(code: int) -> NoReturn:
 
 def first_child(pid: int) -> int:
     """Return the first process that a process with one thread has forked and not reaped; 0 for none. Orphans come last."""
+    return next(iter(first_children(pid)), 0)
+
+
+def first_children(pid: int) -> Sequence[int]:
+    """Return at most the first two children of a process with one thread, in the order of their start."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:
-        return int(next(iter(file.read(PID_BYTES_MAX).split()), 0))
-    return 0
+        return [int(child) for child in file.read(2 * PID_BYTES_MAX).split()[:2]]
+    return ()
 
 
 def die_with_parent(number: int) -> None:
     """Request the signal `number` for the death of the parent. The caller then checks that the parent is still alive."""
     _prctl(PR_SET_PDEATHSIG, number)
+
+
+def hold_memory() -> int:
+    """Start a process that holds the memory of this one and is stopped for ever; return its pid, or 0 if that is refused.
+
+    While it exists, the end of this process does not free its memory, which takes most of the time of an exit. It is a
+    child of this process's parent, and runs nothing but the system call in which it was stopped: all signals are blocked.
+    """
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        stack = ctypes.addressof(_unused_stack) + ctypes.sizeof(_unused_stack)
+        holder: int = _libc.clone(
+            _libc.pause, ctypes.c_void_p(stack), CLONE_VM | CLONE_PARENT | signal.SIGCHLD, None
+        )
+        if holder <= 0:
+            return 0
+        os.kill(holder, signal.SIGSTOP)
+        return holder
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
 def set_dumpable(dumpable: bool) -> None:
@@ -337,6 +366,8 @@ def _control(descriptor: int, request: int, data: bytearray | bytes) -> None:
 
 # Namespaces and mounts. The numbers of the newer calls are the same on x86-64 and arm64.
 
+CLONE_VM: Final = 0x00000100
+CLONE_PARENT: Final = 0x00008000
 CLONE_NEWNS: Final = 0x00020000
 CLONE_NEWIPC: Final = 0x08000000
 CLONE_NEWUSER: Final = 0x10000000

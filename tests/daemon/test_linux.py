@@ -60,3 +60,29 @@ def test_a_process_is_scheduled_ahead_where_it_may_and_what_it_forks_is_not() ->
 
 def test_a_priority_that_was_given_stays() -> None:
     assert ahead(19, "session") == [(19, 0), (19, 0)]
+
+
+HOLDS = """
+import os, signal, sys
+from toolcelld import linux
+
+template = os.getpid()
+child = os.fork()
+if child == 0:
+    linux.hold_memory()
+    os._exit(7)
+_, status = os.waitpid(child, 0)
+(holder,) = linux.first_children(template)
+_, stopped = os.waitpid(holder, os.WUNTRACED)
+pages = int(open(f"/proc/{holder}/statm").read().split()[1])
+os.kill(holder, signal.SIGTERM)
+os.kill(holder, signal.SIGCONT)
+os.kill(holder, signal.SIGKILL)
+_, killed = os.waitpid(holder, 0)
+print(os.WEXITSTATUS(status), os.WSTOPSIG(stopped) == signal.SIGSTOP, pages > 100, os.WTERMSIG(killed) == signal.SIGKILL)
+"""
+
+
+def test_the_memory_of_a_process_is_held_after_its_end_by_one_that_is_stopped() -> None:
+    done = subprocess.run([sys.executable, "-c", HOLDS], stdout=subprocess.PIPE, check=True, text=True)
+    assert done.stdout.split() == ["7", "True", "True", "True"]

@@ -26,6 +26,7 @@ HEAD = """
     from pathlib import Path
     from toolcell import ToolContext, tool
 
+    CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
     me = int.from_bytes(os.urandom(6), "big")  # of the import: in a namespace every worker has the same number
     calls = 0
 
@@ -257,6 +258,13 @@ ENDS = """
                 if not os.fork():
                     time.sleep(60)
                 os._exit(0)
+        if how == "executes":
+            os.execv("/bin/sleep", ["sleep", "0.1"])
+        if how == "has a sibling":  # a child of its template
+            if not ctypes.CDLL(None).syscall(CLONE, 0x8000 | signal.SIGCHLD, 0, 0, 0, 0):  # CLONE_PARENT
+                os.setsid()
+                while True:
+                    pass
         if how == "works on":
             if not os.fork():
                 end = time.monotonic() + 60
@@ -270,6 +278,8 @@ ENDS = """
     ("how", "ending"),
     [
         ("exit", "crashed exit 3"),
+        ("executes", "crashed exit 0"),
+        ("has a sibling", "ok"),
         ("as if it had finished", "crashed protocol"),
         ("segfault", "crashed SIGSEGV"),
         ("hangs at exit", "ok"),
@@ -359,6 +369,13 @@ async def test_a_call_that_says_itself_that_it_is_gone_is_not_believed(
 
 ATTACKS = """
     PRIO_PGRP, PRIO_USER = 1, 2
+
+    def holder():
+        template = os.getppid()
+        _, found = Path(f"/proc/{template}/task/{template}/children").read_text().split()
+        return int(found)
+
+    OTHERS = {"template": os.getppid, "holder": holder}
     libc = ctypes.CDLL(None, use_errno=True)
 
     def syscall(*given):
@@ -369,11 +386,12 @@ ATTACKS = """
         open(path, mode).close()
 
     @tool(isolation="call")
-    def t(context: ToolContext) -> dict:
-        template = os.getppid()
+    def t(context: ToolContext, what: str) -> dict:
+        template = OTHERS[what]()
         attacks = {
             "kill": lambda: os.kill(template, signal.SIGTERM),
             "stop": lambda: os.kill(template, signal.SIGSTOP),
+            "continue": lambda: os.kill(template, signal.SIGCONT),
             "prlimit": lambda: resource.prlimit(template, resource.RLIMIT_NOFILE, (9, 9)),
             "affinity": lambda: os.sched_setaffinity(template, {0}),
             "scheduler": lambda: os.sched_setscheduler(template, os.SCHED_BATCH, os.sched_param(0)),
@@ -390,15 +408,43 @@ ATTACKS = """
 """
 
 
-@pytest.mark.parametrize("profile", ["baseline", "strict"])
-async def test_a_call_cannot_act_on_its_template(daemon: RunningDaemon, profile: str) -> None:
+@pytest.mark.parametrize(
+    ("profile", "what"), [("baseline", "template"), ("strict", "template"), ("strict", "holder")]
+)
+async def test_a_call_cannot_act_on_its_template_nor_on_what_holds_its_memory(
+    daemon: RunningDaemon, profile: str, what: str
+) -> None:
     configure(daemon, profile)
     write(daemon, ATTACKS)
     async with daemon.connect() as session:
-        said = [(await called(session)).details for _ in range(2)]
-    assert not [name for name, answer in said[0].items() if answer == "done"], said[0]
+        said = [(await session.call("t", {"what": what})).check().details for _ in range(2)]
+    own = {"environment"} if what == "holder" else set[str]()  # it is in the memory that they share
+    assert {name for name, answer in said[0].items() if answer == "done"} == own, said[0]
     assert said[0] == said[1]
     assert [worker.calls for worker in await workers(daemon)] == [2]
+
+
+SPARES = """
+    kill = os.kill
+    os.kill = lambda pid, number: None if number == signal.{unsent} else kill(pid, number)
+
+    @tool(isolation="call")
+    def t(context: ToolContext) -> str:
+        return "done"
+"""
+
+
+@pytest.mark.parametrize(("unsent", "counts"), [("SIGKILL", [3]), ("SIGSTOP", [])])
+async def test_what_holds_the_memory_of_a_call_is_stopped_and_killed_whatever_the_template_does(
+    daemon: RunningDaemon, unsent: str, counts: list[int]
+) -> None:
+    """The template waits for its end, so the next call shows that the daemon has killed it."""
+    configure(daemon, "strict")
+    write(daemon, SPARES.format(unsent=unsent))
+    async with daemon.connect() as session:
+        for _ in range(3):
+            await called(session)
+    assert [worker.calls for worker in await workers(daemon)] == counts
 
 
 AHEAD = """

@@ -42,6 +42,8 @@ END_SECONDS_MAX: Final = 10.0
 zygote kills the rest, which proves less."""
 SPAWN_SECONDS_MAX: Final = 5.0
 """A fork takes milliseconds. After this time the zygote is replaced."""
+HELD: Final = 2
+"""Of the processes of a template those that run no tool: itself, and what holds the memory of a call."""
 ABORT_HEADER: Final = struct.Struct(">QH")
 
 
@@ -361,8 +363,8 @@ class Cell:
             self._proof = "cgroup"
         usage = self.processes.usage
         last_cpu_seconds = usage.cpu_seconds if usage is not None else 0.0
-        # A template, killed with the process of a call or with that of the next one, which can be there before it says so.
-        templates = 1 if self.processes.is_template else 0
+        # A template and what holds the memory of a call, or of the next one, which can be there before its process says so.
+        templates = self.processes.forked or HELD if self.processes.is_template else 0
         cell_exit = CellExit(
             status=self._status,
             cpu_seconds=max(self._cpu_seconds, cgroup_usage.cpu_seconds, last_cpu_seconds),

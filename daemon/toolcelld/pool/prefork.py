@@ -1,8 +1,8 @@
 """Preforked cells: forked ahead of need, confined to their Landlock scope, and not yet configured for a tool.
 
 Forking and warming a worker takes several times as long as loading a tool file into it, and does not depend on the
-tool. So a few preforked cells are kept ready, and taking one starts another. A preforked cell costs two processes and
-a few megabytes that they do not share with the zygote.
+tool. So a few preforked cells are kept ready, and some time after one was taken another one is forked. A preforked cell
+costs two processes and a few megabytes that they do not share with the zygote.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ READY_MAX: Final = 2
 """Agents run tools in parallel, but rarely need more than two new workers at the same time."""
 FORKING_MAX: Final = 4
 """Cells that are forked at the same time; more would only compete for the processors."""
+REFILL_SECONDS: Final = 0.03
+"""After a cell was taken: one that is forked at once competes for the processors with the worker that took it."""
 RETRIES_MAX: Final = 2
 """Immediate retries in a row while no start waits for a cell; a crashed zygote is replaced by then."""
 RETRY_SECONDS_MAX: Final = 60.0
@@ -100,6 +102,7 @@ class PreforkedCells:
         self._forking: set[asyncio.Task[bool]] = set()
         self._failures = 0  # in a row
         self._retry_timer: asyncio.TimerHandle | None = None  # the next retry
+        self._refill_timer: asyncio.TimerHandle | None = None  # in place of a cell that was taken
         self._closed = False
 
     @property
@@ -133,8 +136,13 @@ class PreforkedCells:
                     self._keep(waiter.result())
                 raise
         cell.pass_on_to(receiver)
-        self.prepare()
+        if self._refill_timer is None and not self._closed:
+            self._refill_timer = asyncio.get_running_loop().call_later(REFILL_SECONDS, self._refill)
         return cell
+
+    def _refill(self) -> None:
+        self._refill_timer = None
+        self.prepare()
 
     def _pop_ready(self) -> Cell | None:
         while self._ready:
@@ -212,8 +220,9 @@ class PreforkedCells:
     async def aclose(self) -> None:
         """End all preforked cells, also those that are being forked."""
         self._closed = True
-        if self._retry_timer is not None:
-            self._retry_timer.cancel()
+        for timer in (self._retry_timer, self._refill_timer):
+            if timer is not None:
+                timer.cancel()
         while (waiter := self._next_waiter()) is not None:
             waiter.set_exception(ZygoteFailed("the daemon is stopping"))
         if self._forking:

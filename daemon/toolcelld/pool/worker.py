@@ -347,8 +347,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         timeout = self.cell.loop.call_later(SURVEY_SECONDS_MAX, _answer_unknown, answer)
         try:
             count = await answer
-            # The process of the next call is none of the tool's.
-            return max(0, count - len(self.cell.processes.workers) + 1) if count > 0 else count
+            # The processes of the next call are none of the tool's.
+            return max(0, count - self.cell.processes.forked) if count > 0 else count
         finally:
             timeout.cancel()
 

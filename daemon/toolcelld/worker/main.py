@@ -126,6 +126,8 @@ class _Worker:
 
     def run(self) -> int:
         """Run until the worker is to exit, and return its exit status."""
+        if not self._resumed:
+            self._rehearse(sample_tool())
         self._say_hello()
         while (frame := self.daemon_channel.receive()) is not None:
             message = to_worker(frame.header)

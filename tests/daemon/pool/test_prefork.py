@@ -68,7 +68,10 @@ async def test_of_cells_without_confinement_none_is_kept_also_where_its_start_wa
         assert (cells.ready, len(cells.forked)) == (0, 2)
 
 
-async def test_a_cell_that_is_taken_as_soon_as_it_is_forked_is_replaced() -> None:
+async def test_a_cell_that_is_taken_as_soon_as_it_is_forked_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolcelld.pool.prefork.REFILL_SECONDS", 0.0)
     async with asyncio.TaskGroup() as tasks:
         cells = FakePreforkedCells(tasks)
         cells.prepare()
@@ -76,6 +79,24 @@ async def test_a_cell_that_is_taken_as_soon_as_it_is_forked_is_replaced() -> Non
         await cells.take(Receiver())
         await settled()
         assert cells.ready == READY_MAX
+
+
+async def test_a_cell_that_was_taken_is_replaced_later_unless_the_next_start_waits_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolcelld.pool.prefork.REFILL_SECONDS", 60.0)
+    async with asyncio.TaskGroup() as tasks:
+        cells = FakePreforkedCells(tasks)
+        cells.prepare()
+        await settled()
+        for _ in range(READY_MAX):
+            await cells.take(Receiver())
+        await settled()
+        assert (cells.ready, len(cells.forked)) == (0, READY_MAX)
+        await cells.take(Receiver())
+        await settled()
+        assert cells.ready == READY_MAX
+        await cells.aclose()
 
 
 async def test_a_failed_fork_is_retried_while_no_start_waits() -> None:

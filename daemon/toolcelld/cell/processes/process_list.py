@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Sequence
 from typing import Final
 
 __all__ = ["ProcessList"]
@@ -42,17 +43,16 @@ class ProcessList:
             self.close()
             raise
 
-    def below(self) -> int:
-        """Return the one child of the last process of the chain, and 0 for none.
+    def below(self) -> Sequence[int]:
+        """Return the children of the last process of the chain, in the order of their start; of more than five the first.
 
-        Raises `OSError`, also where the cell has other processes than these.
+        Raises `OSError`, also where the cell has other processes than these and their descendants.
         """
         *above, (last, _) = self.children
         clear = all(os.pread(number, 64, 0).strip() == expected for number, expected in above)
-        children = os.pread(last, 64, 0).split()
-        if not clear or len(children) > 1 or os.fstat(self.tasks).st_nlink != ONE_THREAD_LINKS:
+        if not clear or os.fstat(self.tasks).st_nlink != ONE_THREAD_LINKS:
             raise ProcessLookupError("the cell has other processes or threads")
-        return int(children[0]) if children else 0
+        return [int(pid) for pid in os.pread(last, 64, 0).split()]
 
     def close(self) -> None:
         """Close the lists."""

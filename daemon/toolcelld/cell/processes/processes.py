@@ -55,12 +55,13 @@ class CellProcesses:
 
     @property
     def builders(self) -> tuple[int, ...]:
-        """The pids of our own: the keeper, init in `strict`, and the guard where there is one."""
-        return tuple(pid for pid in (self.keeper_pid, self.init_pid, self.guard_pid) if pid)
+        """The pids of our own: keeper, init in `strict`, guard, and what holds the memory of a call, where there is one."""
+        holder = self._forks.holder if self._forks is not None else 0
+        return tuple(pid for pid in (self.keeper_pid, self.init_pid, self.guard_pid, holder) if pid)
 
     @property
     def _chain(self) -> tuple[int, ...]:
-        return (*self.builders, self.worker_pid)
+        return (self.keeper_pid, self.init_pid, self.guard_pid, self.worker_pid)
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -75,6 +76,11 @@ class CellProcesses:
     def is_template(self) -> bool:
         """Whether the worker forks a process for each call."""
         return self._forks is not None
+
+    @property
+    def forked(self) -> int:
+        """The number of processes that the worker has forked for the running or the next call."""
+        return bool(self._forks.pid) + bool(self._forks.holder) if self._forks is not None else 0
 
     def begin(self, worker_pid: int, init_pid: int) -> None:
         """Take note of the worker and, in `strict`, of init; 0 where there is none."""

@@ -82,7 +82,6 @@ def program(wanted: Filter, machine: str) -> bytes:
     return _assemble(refusals(wanted), machine)
 
 
-@functools.cache
 def protecting(pids: tuple[int, ...]) -> bytes:
     """Return the program that refuses what acts by number on these processes, or by group or user on all of them."""
     return _assemble(refusals_on(pids), os.uname().machine)

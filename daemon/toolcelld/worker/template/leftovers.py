@@ -72,7 +72,8 @@ class Leftovers:
                 os.utime(directory, ns=self._times[directory])
         except (OSError, RecursionError):
             return False
-        return self.is_clean()
+        # Who could put something there now is gone, so only what was removed is looked for once more.
+        return not self._has_segments() if not self._removed else self.is_clean()
 
     def _remove(self, path: str, device: int) -> None:
         self._removed += 1

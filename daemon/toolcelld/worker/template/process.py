@@ -5,9 +5,13 @@ reports, runs the `atexit` functions and exits. Then the template removes what t
 directories, says `gone`, and forks again. The process of the next call says `hello`. So a call finds what the import made
 and nothing of an earlier call, and it pays neither for the start of a process nor for the import.
 
-The forked process enters one more signal scope, within which the template is not: it can neither signal nor trace it, nor
-write to its memory. What acts on other processes by number, and not by signal, is refused for the numbers of the template,
-of its guard and of the cell's init.
+Nor for the end of a process: the kernel takes milliseconds to free the memory of one. Before its call the process starts
+another one that holds its memory and is stopped (`linux.hold_memory`). So it is gone, with its descriptors, locks, timers
+and threads, when it exits, and its memory is freed with the holder, which is killed then and never runs.
+
+The forked process enters one more signal scope, within which neither the template nor the holder is: it can neither signal
+nor trace them, nor write to the template's memory. What acts on other processes by number, and not by signal, is refused
+for the numbers of both, of the template's guard and of the cell's init.
 """
 
 from __future__ import annotations
@@ -55,31 +59,52 @@ class Template:
             gone: Called in the template with the number of a call when its process has exited.
         """
         signal.signal(ABORT_SIGNAL, self._forward)
-        program = seccomp.protecting((1, os.getppid(), self._pid)) if self._scoped else b""
+        above = os.getppid()
         shared = SharedDescriptors()
         gc.freeze()
         for call in itertools.count(1):
             self._child = os.fork()
             if not self._child:
-                self._begin(program)
+                self._begin(above)
                 return
             _, status = os.waitpid(self._child, 0)
+            holder = self._kill_holder()
             if (code := os.waitstatus_to_exitcode(status)) != FINISHED:
+                self._reap(holder)
                 linux.exit_as(code)
             if not (shared.reset() and self._leftovers.remove()):
-                os._exit(0)  # and the cell ends with what is left
+                self._reap(holder)  # which may have had the last segment of System V
+                holder = 0
+                if not (shared.reset() and self._leftovers.remove()):
+                    os._exit(0)  # and the cell ends with what is left
             gone(call)
+            self._reap(holder)
 
-    def _begin(self, program: bytes) -> None:
+    def _begin(self, above: int) -> None:
         linux.die_with_parent(signal.SIGKILL)
         if os.getppid() != self._pid:
             os._exit(0)  # the template has exited before
         if self._scoped:
+            ours = 1, above, self._pid, linux.hold_memory()
             linux.restrict_signals(renames=self._renames)
-            linux.filter_system_calls(program)
+            linux.filter_system_calls(seccomp.protecting(ours))
         if (numpy := sys.modules.get("numpy.random")) is not None:
             with contextlib.suppress(Exception):  # a tool can have put something else there
                 numpy.seed()  # `random` seeds itself anew in a forked process
+
+    def _kill_holder(self) -> int:
+        """Kill what holds the memory of the process that has exited; return it, or 0 for none."""
+        holder, *others = linux.first_children(self._pid) or (0,)
+        if others:
+            os._exit(0)  # the call made itself a sibling, with which the cell ends
+        if holder:
+            os.kill(holder, signal.SIGKILL)
+        return holder
+
+    @staticmethod
+    def _reap(holder: int) -> None:
+        if holder:
+            os.waitpid(holder, 0)
 
     def _forward(self, *_: object) -> None:
         if self._child:

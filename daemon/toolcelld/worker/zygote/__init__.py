@@ -1,5 +1,5 @@
 """The process from which cells are forked.
 
-`process` answers the daemon and forks. Before that, `warm_up` fills the caches that all workers use, and `immortal`
-keeps the memory shared with them.
+`process` answers the daemon and forks. Before that, `warm_up` fills the caches that all workers use, `immortal`
+keeps the memory shared with them, and `holes` keeps theirs together.
 """

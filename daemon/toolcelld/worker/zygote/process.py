@@ -33,6 +33,7 @@ from typing import Any, Final
 from toolcelld import linux
 from toolcelld.sandbox.setup import ForkHooks, Plan
 from toolcelld.worker import keeper
+from toolcelld.worker.zygote.holes import fill_holes
 from toolcelld.worker.zygote.immortal import make_immortal
 from toolcelld.worker.zygote.warm_up import warm_up
 
@@ -90,9 +91,10 @@ class _Zygote:
         linux.drop_bounding_set()
         warm_up()
         # Objects that exist now exist in every worker. Neither the garbage collector nor counts of references may write
-        # to them there, as the kernel would copy their pages.
+        # to them there, as the kernel would copy their pages. Nor are other objects put between them.
         gc.collect()
         make_immortal()
+        self._filling = fill_holes()
         gc.freeze()
 
     def run(self) -> None:
