@@ -105,11 +105,12 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A tool that cannot be used; `line` is 0 where it is not known."""
+    """A tool that cannot be used, or a remark on one that can; `line` is 0 where it is not known."""
 
     tool: str
     message: str
     line: int
+    remark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,9 @@ def _candidates(namespace: Mapping[str, object], host: Host) -> Iterator[tuple[l
         if offer.problem:
             yield [], Problem(offer.name, offer.problem, offer.line)
             continue
+        if offer.ignored:
+            message = f"{' and '.join(offer.ignored)} of its library has no effect here"
+            yield [], Problem(offer.name, message, offer.line, remark=True)
         options = {**offer.options, "name": offer.name}
         specified = offer.schema is not None
         yield [offer.name], _Found(options, offer.line, offer.function, offer.schema, specified=specified)

@@ -470,3 +470,25 @@ def test_a_package_of_the_project_with_the_name_of_a_library_is_left_alone(
     exec("class Agent: ...\nagent = Agent()", vars(own))
     found = run("from agents import agent\n\n@tool\ndef orders() -> str: ...")
     assert (names(found), found.problems) == (["orders"], ())
+
+
+def test_what_a_library_declares_without_effect_here_is_a_remark() -> None:
+    from toolcell._authoring.libraries.fastmcp_server import FastMCP
+
+    namespace: dict[str, Any] = {"__name__": __name__}
+    server = FastMCP("a", middleware=[object()], auth=object(), mask_error_details=False)
+    server._module = __name__  # pyright: ignore[reportPrivateUsage]  as if this file had made it
+    server.add_transform(object())
+    server.add_transform(object())
+    server.tool(auth=lambda _: False, tags={"a"})(lambda: 1)
+    plain = FastMCP("b")
+    plain._module = __name__  # pyright: ignore[reportPrivateUsage]
+    plain.tool(name="fine", icons=[], meta={"a": 1})(lambda: 1)
+    server._tools["<lambda>"].name = "one"  # pyright: ignore[reportPrivateUsage]
+    server._tools = {"one": server._tools["<lambda>"]}  # pyright: ignore[reportPrivateUsage]
+    found = exports(namespace | {"server": server, "plain": plain}, "file")
+
+    assert [tool.name for tool in found.tools] == ["one", "fine"]
+    (remark,) = found.problems
+    assert (remark.tool, remark.remark) == ("one", True)
+    assert remark.message == "middleware=… and add_transform(…) and auth=… of its library has no effect here"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
@@ -27,6 +27,7 @@ class Offer:
         options: The options that the library's own declarations amount to.
         line: Where it is in the file; 0 where that is not known.
         problem: Why it cannot be used; empty if it can.
+        ignored: What was declared for it and has no effect here, in the words of the library.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Offer:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     line: int = 0
     problem: str = ""
+    ignored: Sequence[str] = ()
 
 
 class Reader(Protocol):

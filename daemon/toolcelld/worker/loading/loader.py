@@ -330,7 +330,12 @@ def description_of(exported: Exports, helpers: list[str]) -> bytes:
                 for tool in exported.tools
             ],
             "problems": [
-                {"tool": problem.tool, "message": problem.message, "line": problem.line}
+                {
+                    "tool": problem.tool,
+                    "message": problem.message,
+                    "line": problem.line,
+                    "remark": problem.remark,
+                }
                 for problem in exported.problems
             ],
             "helpers": helpers,
