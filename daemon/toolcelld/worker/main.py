@@ -28,6 +28,7 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 from toolcell import Aborted, Denied, ToolContext, ToolError
 from toolcell._authoring.discover import Export, Exports, InvalidArguments
 from toolcell._context.logs import LogHandler
+from toolcell._results.errors import MISFIT
 from toolcell._results.normalise import describe_exception, failure
 from toolcelld.protocol.frames import Decoder, FrameError, encode
 from toolcelld.protocol.messages import (
@@ -334,7 +335,7 @@ class _Worker:
                     value = self._tool_loop.complete(value)
                 result = tool.normalise(value)
                 if result.misfit:
-                    text = f"{tool.name} returned what its return annotation does not allow: {result.misfit}"
+                    text = f"{tool.name} {MISFIT}{result.misfit}"
                     channel.tell("log", {"level": "warning", "text": text[:LINE_CHARACTERS_MAX]})
             if context._forgotten_question() and not self.abortable.delivered:  # pyright: ignore[reportPrivateUsage]  # for the worker
                 return Report.from_text("tool_error", NOT_ASKED)
