@@ -111,7 +111,17 @@ class Odd(str):
         ("@tool\ndef bad(**rest: str): ...", "**rest: str"),
         ("import socket\n@tool\ndef bad(s: socket.socket): ...", "'s' has a type that JSON cannot fill"),
         (ODD + "@tool\ndef bad(s: Odd): ...", "'s' has a type that JSON cannot fill: KeyError: 'ref'"),
-        ("@tool\ndef bad(s: 'Missing'): ...", "'s': its annotation 'Missing' cannot be read"),
+        (
+            "@tool\ndef bad(s: 'Missing'): ...",
+            "'s': its annotation 'Missing' cannot be read: name 'Missing' is not defined",
+        ),
+        (
+            (
+                "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from collections.abc import Sequence\n"
+                "@tool\ndef bad(s: 'Sequence[int]'): ..."
+            ),
+            "name 'Sequence' is not defined; what `if TYPE_CHECKING:` imports is not there when the file runs",
+        ),
         ("@tool(timeot=3)\ndef bad(): ...", "did you mean 'timeout'"),
         ("@tool(description='x' * 9000)\ndef bad(): ...", "8192 bytes"),
         ("bad = tool(description='d', args=int, execute=lambda a, c: 1)", "args=int is no object"),
