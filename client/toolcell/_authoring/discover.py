@@ -25,7 +25,7 @@ from toolcell._authoring.function import (
     read_function,
     yields,
 )
-from toolcell._authoring.libraries.offers import is_imported, offers
+from toolcell._authoring.libraries.offers import LOW_LEVEL, is_imported, is_low_level, offers
 from toolcell._authoring.lost import lost
 from toolcell._authoring.options import OPTIONS, checked
 from toolcell._authoring.pending import resolver
@@ -181,6 +181,8 @@ def exports(
             problems.append(Problem(name, str(error), found.line))
     if describe:
         used = [found.function for _, found in candidates if isinstance(found, _Found)]
+        if not candidates and any(map(is_low_level, namespace.values())):
+            problems.append(Problem("", LOW_LEVEL, 0))
         problems += (Problem("", message, line) for line, message in lost(namespace, used))
     return Exports(tuple(tools.values()), tuple(problems), _on_session(handlers) if handlers else None)
 

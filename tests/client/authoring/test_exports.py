@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toolcell import tool
 from toolcell._authoring.discover import Export, Exports, exports
 from toolcell.testing import FakeContext
 
@@ -490,7 +491,7 @@ def test_what_a_library_declares_without_effect_here_is_a_remark() -> None:
     server._module = __name__  # pyright: ignore[reportPrivateUsage]  as if this file had made it
     server.add_transform(object())
     server.add_transform(object())
-    server.tool(auth=lambda _: False, tags={"a"})(lambda: 1)
+    server.tool(auth=object(), tags={"a"})(lambda: 1)
     plain = FastMCP("b")
     plain._module = __name__  # pyright: ignore[reportPrivateUsage]
     plain.tool(name="fine", icons=[], meta={"a": 1})(lambda: 1)
@@ -502,3 +503,22 @@ def test_what_a_library_declares_without_effect_here_is_a_remark() -> None:
     (remark,) = found.problems
     assert (remark.tool, remark.remark) == ("one", True)
     assert remark.message == "middleware=… and add_transform(…) and auth=… of its library has no effect here"
+
+
+def test_a_server_of_the_low_level_class_says_what_to_use() -> None:
+    from mcp.server import Server
+
+    class Other:
+        """An object of the author's, whose class is called as theirs."""
+
+    Other.__name__ = "Server"
+    server: Any = Server("low")
+    (problem,) = exports({"__name__": __name__, "server": server}, "low").problems
+    assert problem.message.startswith("it makes a server of the MCP SDK's low-level class")
+    assert not exports({"__name__": __name__, "server": Other()}, "low").problems
+
+    def made() -> int:
+        return 1
+
+    beside = exports({"__name__": __name__, "server": server, "made": tool(made)}, "low")
+    assert (len(beside.tools), beside.problems) == (1, ())

@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
-__all__ = ["Offer", "offers"]
+__all__ = ["LOW_LEVEL", "Offer", "is_low_level", "offers"]
+
+LOW_LEVEL: Final = (
+    "it makes a server of the MCP SDK's low-level class, whose tools only a client of it can see; declare them with "
+    "FastMCP or @tool, or offer the file to your agent as an MCP server"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,12 @@ def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
     for reader, objects in found.items():
         known = cast("Reader", importlib.import_module(f"{__package__}.{reader}"))
         yield from known.read(objects, module)
+
+
+def is_low_level(value: object) -> bool:
+    """Return whether an object is a server of the MCP SDK's low-level class."""
+    kind: Any = type(value)
+    return kind.__name__ == "Server" and str(kind.__module__).startswith("mcp.server.lowlevel")
 
 
 def _reader(kind: Any) -> str:
