@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # comes with the MCP SDK, without types
 import pytest
 from mcp import types
 from tests.adapters.test_mcp_bridge import host
