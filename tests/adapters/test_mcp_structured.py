@@ -231,16 +231,18 @@ async def test_fastmcps_client_has_typed_data(served: RunningDaemon) -> None:
 
 async def test_a_value_that_cannot_be_sent_as_data_is_an_error_with_its_text(served: RunningDaemon) -> None:
     async with host(served, "legacy") as client:
-        for name, text in {
-            "wrong": '["a",2,"b"]',
-            "half": '"line":0',
-            "beside": "short",
-            "lines": "a\n",
+        for name, (why, text) in {
+            "wrong": ('result[0] should be of type integer, got "a"; result[2]', '["a",2,"b"]'),
+            "half": ("rows[0].line should be at least 1, got 0", '"line":0'),
+            "beside": ("it is longer than", "short"),
+            "lines": ("it is longer than", "a\n"),
         }.items():
             result = await client.call_tool(f"kit_{name}")
             assert result.structured_content is None
             assert result.is_error, name
-            assert said(result).startswith("The tool ran and returned. Its value cannot be sent as data")
+            assert said(result).startswith(
+                f"The tool ran and returned. Its value cannot be sent as data: {why}"
+            )
             assert text in said(result)
         failed = await client.call_tool("kit_failing")
         assert (said(failed), failed.is_error, failed.structured_content) == ("no point", True, None)

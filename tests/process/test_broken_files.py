@@ -55,9 +55,9 @@ CAUSES = {
         "there is no option 'time_out'; did you mean 'timeout'?",
     ),
     "missing_dependency.py": ("", "broken", 3, "No module named 'nowhere_to_be_found'\nIt ran with"),
-    "prints.py": ("", "rejected", None, "printed while it was loaded: 'loading the model ...'"),
+    "prints.py": ("", "remark", None, "printed while it was loaded: 'loading the model ...'"),
     "raises.py": ("", "broken", 2, "ValueError: the index is empty"),
-    "syntax_error.py": ("", "broken", 5, "invalid syntax"),
+    "syntax_error.py": ("", "broken", 5, "invalid syntax\n  def syntax_error(:\n                   ^"),
     # Made by the test, because they are no text, or no files.
     "dangling.py": ("", "rejected", None, LINK),
     "directory.py": ("", "broken", None, "is a directory, not a file; it was not opened"),

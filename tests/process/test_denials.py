@@ -66,6 +66,34 @@ def own_key() -> str:
     return {}["API_KEY"]
 
 @tool
+def asks() -> str:
+    return input("name? ")
+
+@tool
+async def asks_later() -> str:
+    return input()
+
+@tool
+def secret() -> str:
+    import getpass
+    return getpass.getpass()
+
+@tool
+def stops() -> None:
+    breakpoint()
+
+@tool
+def wraps() -> None:
+    try:
+        input()
+    except EOFError as error:
+        raise RuntimeError("no name") from error
+
+@tool
+def own_end() -> None:
+    raise EOFError("the archive is cut")
+
+@tool
 def own_fault() -> None:
     Path("absent.txt").read_text()
 
@@ -119,5 +147,15 @@ async def test_what_the_cell_refuses_is_named_and_the_tools_own_faults_are_not(d
         "To see which rule says so: toolcell explain denied_variable API_KEY"
         in await said(daemon, "variable")
     )
+    for tool in ("asks", "asks_later", "secret", "wraps"):
+        text = await said(daemon, tool)
+        assert (
+            "The cell of this tool has no terminal to read from. To ask the user: await context.ui.input(…)"
+            in text
+        )
+    assert "no terminal to read from. A breakpoint works where a test calls the function" in await said(
+        daemon, "stops"
+    )
+    assert "terminal" not in await said(daemon, "own_end")
     for tool in ("own_fault", "own_mode", "own_key", "with_a_cause"):
         assert "toolcell explain" not in await said(daemon, tool)

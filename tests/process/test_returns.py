@@ -81,9 +81,9 @@ RAISED = {
     "tool_error": "unknown sku X; known: A, B",
     "tool_error_with_a_lock": "said",
     "with_paths": "FileNotFoundError: [Errno 2] No such file or directory: '…/token.txt'",
-    "a_chain": "ValueError: second",
+    "a_chain": "ValueError: second\ncaused by KeyError: 'first'",
     "without_a_message": "ValueError",
-    "several_lines": "ValueError: first line",
+    "several_lines": "ValueError: first line\nsecond line",
     "a_group": "ValueError: the first of them\nKeyError: 'k'",
     "silent": "Silent: (its message cannot be shown)",
     "huge": "Huge: " + "x" * 505 + "…",
@@ -139,11 +139,13 @@ async def test_a_coroutine_is_awaited_once_and_not_twice(daemon: RunningDaemon) 
         assert (outcome.kind, outcome.text) == ("ok", "not waited for")
         outcome = await session.call("returns_returns_later", {"kind": "a_coroutine"})
         assert (outcome.kind, outcome.ran) == ("tool_error", True)
-        assert outcome.text == "The tool returned a coroutine; make the tool `async def` and await it."
+        assert outcome.text.startswith(
+            "The tool returned a coroutine, of never_awaited(), which was never awaited."
+        )
 
 
 @pytest.mark.parametrize("tool", ["raises", "raises_raises_later"])
-async def test_every_exception_ends_as_its_class_and_first_line(daemon: RunningDaemon, tool: str) -> None:
+async def test_every_exception_ends_as_its_class_and_message(daemon: RunningDaemon, tool: str) -> None:
     install(daemon, "raises")
 
     async with daemon.connect() as session:
@@ -259,3 +261,39 @@ async def test_large_details_are_kept_beside_and_a_reference_stands_in_their_pla
 def kept(outcome: Outcome) -> tuple[int, int, bool]:
     assert outcome.output is not None
     return outcome.output.bytes, outcome.output.kept_bytes, outcome.output.complete
+
+
+NATIVE = """
+import ctypes, os, threading
+from toolcell import tool
+
+@tool
+def reads() -> None:
+    ctypes.string_at(0)
+
+@tool(isolation="call")
+def alone() -> None:
+    ctypes.string_at(0)
+
+@tool
+async def aborts() -> None:
+    os.abort()
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "line", "cause"), [("reads", 7, "SIGSEGV"), ("alone", 11, "SIGSEGV"), ("aborts", 15, "SIGABRT")]
+)
+async def test_a_native_crash_is_in_the_log_with_its_place_in_python(
+    daemon: RunningDaemon, tool: str, line: int, cause: str
+) -> None:
+    file = daemon.tool("native", NATIVE)
+    async with daemon.connect() as session:
+        outcome = await session.call(f"native_{tool}")
+    assert (outcome.kind, outcome.cause) == ("crashed", cause)
+    async with daemon.operate() as operator:
+        request = operator_pb2.TailLogsRequest(tool_or_call=f"native_{tool}")
+        parts = operator.watch(operator.operator.TailLogs, request)
+        told = "\n".join([each.text async for part in parts for each in part.lines])
+    assert "Fatal Python error: " in told
+    assert f'File "{file}", line {line} in {tool}' in told

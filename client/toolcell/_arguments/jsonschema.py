@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from toolcell._arguments.messages import got, step
+from toolcell._arguments.messages import advice, got, step
 from toolcell._results.json_value import to_json
 
 __all__ = ["DEPTH_MAX", "MAPPINGS", "check_schema", "enforced", "fits", "target", "violations"]
@@ -193,7 +193,8 @@ def target(reference: str, root: Mapping[str, Any]) -> Any:
 def _type(value: Any, rule: Any, at: At) -> Iterator[Complaint]:
     names = _names(rule)
     if not any(_TYPES[name](value) for name in names):
-        yield at.path, f"should be of type {' or '.join(names)}, got {got(value)}"
+        hint = next((hint for name in names if (hint := advice(value, name))), "")
+        yield at.path, f"should be of type {' or '.join(names)}, got {got(value)}{hint}"
 
 
 def _enum(value: Any, rule: Any, at: At) -> Iterator[Complaint]:

@@ -12,17 +12,26 @@ from functools import reduce
 from typing import Any, cast
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
-__all__ = ["VALUE_CHARACTERS_MAX", "complaints", "got", "shortened", "step", "unknown"]
+__all__ = ["VALUE_CHARACTERS_MAX", "advice", "complaints", "got", "shortened", "step", "unknown"]
 
 # Listing them all would cost more memory than a worker has.
 ERRORS_LISTED_MAX = 10_000
 SENTENCE_CHARACTERS_MAX = 300
 VALUE_CHARACTERS_MAX = 60
 PATH_CHARACTERS_MAX = 200
+WRAPPED_CHARACTERS_MAX = 64 * 1024
 
 # The error types of models and of dataclasses.
 _MISSING = frozenset({"missing", "missing_argument", "missing_keyword_only_argument"})
+_WANTED = {
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type", "iterable_type"), "array"),
+    **dict.fromkeys(
+        ("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type"), "object"
+    ),
+}
+"""What the error types that want one of the two want."""
 _EXTRA = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 
 
@@ -31,7 +40,7 @@ def complaints(error: ValidationError, data: object) -> list[tuple[str, str]]:
     if error.error_count() > ERRORS_LISTED_MAX:
         return [("", f"have {error.error_count()} mistakes, too many to list")]
     found = [
-        (_place(problem["loc"], data), _sentence(problem["type"], problem))
+        (_place(problem["loc"], data, problem["type"] in _MISSING), _sentence(problem["type"], problem))
         for problem in cast("list[dict[str, Any]]", error.errors(include_url=False))
         if not (problem["type"] in _EXTRA and len(problem["loc"]) == 1)
     ]
@@ -72,8 +81,29 @@ def step(path: str, part: str | int) -> str:
     return f"{path}.{part}" if path else part
 
 
-def _place(location: Sequence[str | int], data: object) -> tuple[str | int, ...]:
-    """The location without what is not in the arguments."""
+def wrapped(value: object) -> str:
+    """What a text holds as JSON, where a model has sent the text of a value in place of the value: "array" or "object"."""
+    if (
+        not isinstance(value, str)
+        or len(value) > WRAPPED_CHARACTERS_MAX
+        or value.strip()[:1] not in ("[", "{")
+    ):
+        return ""
+    try:
+        found: object = from_json(value)
+    except ValueError:
+        return ""
+    return "array" if isinstance(found, list) else "object"
+
+
+def advice(value: object, wanted: str) -> str:
+    """The end of a sentence about a text that holds the JSON of what is wanted; empty for anything else."""
+    article = "an array" if wanted == "array" else "an object"
+    return f"; send {article}, not a text that holds one" if wanted and wrapped(value) == wanted else ""
+
+
+def _place(location: Sequence[str | int], data: object, is_missing: bool) -> tuple[str | int, ...]:
+    """The location without what is not in the arguments; what is missing there is named, in an array by its index."""
     place: list[str | int] = []
     here = data
     for number, part in enumerate(location):
@@ -81,7 +111,9 @@ def _place(location: Sequence[str | int], data: object) -> tuple[str | int, ...]
             here = cast("Mapping[object, object]", here)[part]
         elif isinstance(here, list) and isinstance(part, int) and part < len(cast("list[object]", here)):
             here = cast("list[object]", here)[part]
-        elif not (isinstance(here, Mapping) and number == len(location) - 1):
+        elif number < len(location) - 1 or not (
+            isinstance(here, Mapping) or (is_missing and isinstance(here, list))
+        ):
             continue  # a branch of a union
         place.append(part)
     return tuple(place)
@@ -113,4 +145,5 @@ def _sentence(kind: str, problem: Mapping[str, Any]) -> str:
         _, should, rest = problem["msg"].partition(" should ")
         sentence = f"should {rest}" if should else problem["msg"]
         sentence = sentence.partition(", unable to parse")[0]
-    return f"{shortened(sentence, SENTENCE_CHARACTERS_MAX)}, got {got(problem['input'])}"
+    hint = advice(problem["input"], _WANTED.get(kind, ""))
+    return f"{shortened(sentence, SENTENCE_CHARACTERS_MAX)}, got {got(problem['input'])}{hint}"

@@ -186,8 +186,8 @@ def from_args(args: object) -> Parameters:
         raise InvalidToolDefinition(
             f"args={args.__name__} is no object; for single arguments write args={{'name': {args.__name__}}}"
         )
-    fields: Mapping[str, FieldInfo] = getattr(args, "__pydantic_fields__", {})
-    return _known(_closed(schema), adapter, fields)
+    declared: Mapping[str, FieldInfo] = getattr(args, "__pydantic_fields__", {})
+    return _known(_closed(schema), adapter, declared)
 
 
 def _field(name: str, item: Any) -> Any:
@@ -289,7 +289,8 @@ def finite(schema: Any) -> Any:
         rules = cast("dict[str, Any]", schema)
         return {key: finite(part) for key, part in rules.items() if not _is_odd(part)}
     if isinstance(schema, list):
-        return [finite(part) for part in cast("list[Any]", schema) if not _is_odd(part)]
+        parts = cast("list[Any]", schema)  # type: ignore[redundant-cast]  # not for pyright
+        return [finite(part) for part in parts if not _is_odd(part)]
     return schema
 
 
@@ -306,7 +307,7 @@ class PlainJsonSchema(GenerateJsonSchema):
     def _get_alias_name(self, field: Any, name: str) -> str:
         alias: Any = field.get("validation_alias") if self.mode == "validation" else None
         if isinstance(alias, list):
-            paths = cast("list[Any]", alias if isinstance(alias[0], list) else [alias])
+            paths: Any = alias if isinstance(alias[0], list) else [alias]  # pyright: ignore[reportUnknownVariableType]
             if all(len(path) > 1 for path in paths):
                 raise PydanticInvalidForJsonSchema(f"{name!r} is read by a path (AliasPath); give it a name")
         return super()._get_alias_name(field, name)

@@ -25,7 +25,7 @@ from toolcell._authoring.function import (
     read_function,
     yields,
 )
-from toolcell._authoring.libraries.offers import is_imported, offers
+from toolcell._authoring.libraries.offers import LOW_LEVEL, is_imported, is_low_level, offers
 from toolcell._authoring.lost import lost
 from toolcell._authoring.options import OPTIONS, checked
 from toolcell._authoring.pending import resolver
@@ -105,11 +105,12 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A tool that cannot be used; `line` is 0 where it is not known."""
+    """A tool that cannot be used, or a remark on one that can; `line` is 0 where it is not known."""
 
     tool: str
     message: str
     line: int
+    remark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,8 @@ def exports(
             problems.append(Problem(name, str(error), found.line))
     if describe:
         used = [found.function for _, found in candidates if isinstance(found, _Found)]
+        if not candidates and any(map(is_low_level, namespace.values())):
+            problems.append(Problem("", LOW_LEVEL, 0))
         problems += (Problem("", message, line) for line, message in lost(namespace, used))
     return Exports(tuple(tools.values()), tuple(problems), _on_session(handlers) if handlers else None)
 
@@ -225,6 +228,9 @@ def _candidates(namespace: Mapping[str, object], host: Host) -> Iterator[tuple[l
         if offer.problem:
             yield [], Problem(offer.name, offer.problem, offer.line)
             continue
+        if offer.ignored:
+            message = f"{' and '.join(offer.ignored)} of its library has no effect here"
+            yield [], Problem(offer.name, message, offer.line, remark=True)
         options = {**offer.options, "name": offer.name}
         specified = offer.schema is not None
         yield [offer.name], _Found(options, offer.line, offer.function, offer.schema, specified=specified)

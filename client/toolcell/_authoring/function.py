@@ -101,8 +101,11 @@ def _resolved(name: str, annotation: Any, known: Mapping[str, Any]) -> Any:
     try:
         return get_type_hints(holder, globalns=dict(known), include_extras=True)[name]
     except Exception as error:  # an annotation is an expression of the tool's
+        hint = ""
+        if isinstance(error, NameError) and known.get("TYPE_CHECKING") is False:
+            hint = "; what `if TYPE_CHECKING:` imports is not there when the file runs: import it outside of that"
         raise InvalidToolDefinition(
-            f"parameter {name!r}: its annotation {annotation!r} cannot be read: {error}"
+            f"parameter {name!r}: its annotation {annotation!r} cannot be read: {error}{hint}"
         ) from error
 
 

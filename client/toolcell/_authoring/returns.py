@@ -148,7 +148,7 @@ def _without_number(sentence: str) -> str:
 def _promise(schema: Any) -> Any:
     """The schema with the keywords alone that are checked here and mean the same everywhere."""
     if isinstance(schema, list):
-        return [_promise(part) for part in cast("list[Any]", schema)]
+        return [_promise(part) for part in schema]  # pyright: ignore[reportUnknownVariableType]  # of JSON
     if not isinstance(schema, dict):
         return schema
     rules = cast("dict[str, Any]", schema)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Aborted", "Denied", "InvalidArguments", "ToolError"]
+__all__ = ["MISFIT", "Aborted", "Denied", "InvalidArguments", "ToolError"]
+
+MISFIT = "returned what its return annotation does not allow: "
+"""In the log of a tool, after its name and before what is wrong; an MCP host is told it with the value."""
 
 # The first few messages are enough for a model to correct its arguments; more only fill its context.
 PROBLEMS_SHOWN = 20

@@ -1,9 +1,10 @@
-"""What the model may read of an exception that was not meant for it: class and first line, without paths.
+"""What the model may read of an exception that was not meant for it: class and message, without paths.
 
 Directories of a machine are private, but a model needs to know which file failed.
 So a path below a known root is shown relative to it, and of any other absolute path only its last part.
 URLs stay: they are not paths of this machine.
-What says more than its first line is told in full: each exception of a group, and what a failed program printed.
+What says more than one line is told within a bound: a long message, notes, each exception of a group, explicit causes, and
+what a failed program printed.
 """
 
 from __future__ import annotations
@@ -21,8 +22,13 @@ from toolcell._results.json_value import whole
 __all__ = ["describe_exception"]
 
 DESCRIPTION_CHARACTERS_MAX = 512
+TEXT_CHARACTERS_MAX = 2000
+"""Of all lines; a model reads them with every failure."""
 LEAVES_MAX = 5
+CAUSES_MAX = 3
 LINES_MAX = 5
+MESSAGE_LINES_MAX = 20
+_ADDRESS = "    For further information visit https://errors.pydantic.dev/"
 LINE_MAX = 200
 PRINTED_MAX = 8 * LINES_MAX * LINE_MAX
 
@@ -35,33 +41,75 @@ _PLACES = re.compile(
 
 
 def describe_exception(error: BaseException, roots: Sequence[str] = ()) -> str:
-    """Class and first line of an exception, at most 512 characters; a ToolError speaks for itself.
+    """Class, message, notes and causes of an exception, at most 2000 characters; a ToolError speaks for itself.
 
-    Of a group the first exceptions are told, one in a line, and of a failed program the last lines that were kept of its
-    output. Paths below `roots` are shown relative to them, others shortened to their last part.
+    Of a group the first exceptions are told, and of a failed program the last lines that were kept of its output. Paths
+    below `roots` are shown relative to them, others shortened to their last part.
     """
     if isinstance(error, ToolError):
-        return whole(_text(error))
+        return "\n".join([whole(_text(error)), *_notes(error, roots)])
     leaves = list(itertools.islice(_leaves(error), LEAVES_MAX + 1))
-    lines = [_line(leaf, roots) for leaf in leaves[:LEAVES_MAX]]
+    lines = [line for leaf in leaves[:LEAVES_MAX] for line in _lines(leaf, roots)]
     if len(leaves) > LEAVES_MAX:
         lines.append("and more")
     elif len(leaves) == 1:
         lines += (redacted(line, roots) for line in _printed(leaves[0]))
-    return "\n".join(lines)
+        lines += _causes(leaves[0], roots, lines)
+    if leaves[0] is not error:
+        lines += _notes(error, roots)
+    text = "\n".join(lines)
+    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[: TEXT_CHARACTERS_MAX - 1]}…"
 
 
-def _line(error: BaseException, roots: Sequence[str]) -> str:
+def _lines(error: BaseException, roots: Sequence[str]) -> list[str]:
+    """The class and the message of one exception, and its notes."""
+    first, *rest = _said(error) or [""]
+    shown = [_line(error, first, roots), *(_shown(line, roots) for line in rest[: MESSAGE_LINES_MAX - 1])]
+    if len(rest) >= MESSAGE_LINES_MAX:
+        shown.append("…")
+    return shown + _notes(error, roots)
+
+
+def _said(error: BaseException) -> list[str]:
+    """The lines of a message that have something in them, without pydantic's addresses of its pages."""
+    text = _text(error)[: 8 * TEXT_CHARACTERS_MAX].strip()
+    return [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith(_ADDRESS)]
+
+
+def _notes(error: BaseException, roots: Sequence[str]) -> list[str]:
+    notes: object = getattr(error, "__notes__", None)
+    texts = cast("list[object]", notes)[:LINES_MAX] if isinstance(notes, list) else []
+    lines = [
+        line for note in texts if isinstance(note, str) for line in note[:TEXT_CHARACTERS_MAX].splitlines()
+    ]
+    return [_shown(line, roots) for line in lines[:MESSAGE_LINES_MAX]]
+
+
+def _causes(error: BaseException, roots: Sequence[str], lines: Sequence[str]) -> Iterator[str]:
+    """A line for each explicit cause whose message is not told already."""
+    told = "\n".join(lines)
+    cause = error.__cause__
+    for _ in range(CAUSES_MAX):
+        if cause is None:
+            return
+        first = next(iter(_said(cause)), "")
+        if not first or _shown(first, roots) not in told:
+            yield f"caused by {_line(cause, first, roots)}"
+        cause = cause.__cause__
+
+
+def _shown(line: str, roots: Sequence[str]) -> str:
+    # Cut generously before the expression runs, exactly after.
+    shown = redacted(whole(line[: 8 * DESCRIPTION_CHARACTERS_MAX]), roots)
+    return _cut(shown)
+
+
+def _line(error: BaseException, first: str, roots: Sequence[str]) -> str:
     if isinstance(error, SystemExit):
         return whole(f"the tool called sys.exit({_code(error)}); a tool ends with its result: return it")
     name = type(error).__qualname__
-    first_line = next((line.strip() for line in _text(error).splitlines() if line.strip()), "")
-    # Cut generously before the expression runs, exactly after.
-    line = redacted(whole(first_line[: 8 * DESCRIPTION_CHARACTERS_MAX]), roots)
-    description = f"{name}: {line}" if line else name
-    if len(description) > DESCRIPTION_CHARACTERS_MAX:
-        description = description[: DESCRIPTION_CHARACTERS_MAX - 1] + "…"
-    return description
+    line = redacted(whole(first.strip()[: 8 * DESCRIPTION_CHARACTERS_MAX]), roots)
+    return _cut(f"{name}: {line}" if line else name)
 
 
 def redacted(text: str, roots: Sequence[str] = ()) -> str:

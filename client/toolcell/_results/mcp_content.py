@@ -97,7 +97,7 @@ def text_or_file(data: bytes, name: str, mime_type: str | None) -> str | File:
 
 
 def _mime_type(value: Any) -> str | None:
-    return _named(value, "mime_type", "mimeType")
+    return cast("str | None", _named(value, "mime_type", "mimeType"))
 
 
 def _named(value: Any, *names: str) -> Any:

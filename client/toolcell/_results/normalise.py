@@ -267,7 +267,10 @@ def _refuse_unfinished(value: object) -> None:
     """Refuse awaitables and generators, which are not awaited or drained."""
     if inspect.iscoroutine(value):
         value.close()  # otherwise the interpreter complains on stderr that it was never awaited
-        raise ToolError("The tool returned a coroutine; make the tool `async def` and await it.")
+        raise ToolError(
+            f"The tool returned a coroutine, of {value.__qualname__}(), which was never awaited. "
+            "Write `await` before the call that makes it, in a tool that is `async def`."
+        )
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         raise ToolError(
             "The tool returned a generator; write the tool itself with `yield`, or return a list."

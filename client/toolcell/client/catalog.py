@@ -12,7 +12,7 @@ __all__ = ["NOTES", "SHIPPED", "Catalog", "Problem", "ToolInfo"]
 
 SHIPPED = frozenset({"builtin", "squad"})
 """The scopes of tools that ship with Toolcell."""
-NOTES = frozenset({"shadowed", "disabled", "unused"})
+NOTES = frozenset({"shadowed", "disabled", "unused", "remark"})
 """The reasons of problems with which nothing is broken."""
 NAMES_SHOWN_MAX = 10
 MCP_SERVER = "toolcell"
@@ -65,7 +65,7 @@ class ToolInfo:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file or a tool that cannot be used."""
+    """A file or a tool that cannot be used, or a note about one."""
 
     path: str
     """The path of the file."""
@@ -73,7 +73,7 @@ class Problem:
     """The name of the tool; "" for the whole file."""
     reason: str
     """The reason for programs: "broken", "shadowed", "rejected", "stale", "quarantined",
-    "disabled" or "unused"; the last two and "shadowed" are notes, as nothing is broken."""
+    "disabled", "unused" or "remark"; the last three and "shadowed" are notes, as nothing is broken."""
     message: str
     """What is wrong, for the user."""
     line: int | None = None

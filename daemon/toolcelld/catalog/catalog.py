@@ -208,7 +208,9 @@ def _without_tools(scan: Scan, descriptions: Mapping[str, Description]) -> Itera
         for name in description.helpers
     }
     for file, description in described:
-        if description is None or description.tools or description.problems or description.broken:
+        if description is None or description.tools or description.broken:
+            continue
+        if not all(problem.remark for problem in description.problems):
             continue
         if file.path not in helpers:
             yield no_tool(file.path)
@@ -239,9 +241,15 @@ def _broken(file: ToolFile, broken: Broken) -> Problem:
 
 
 def _rejected(file: ToolFile, description: Description) -> list[Problem]:
-    """Return the tools that the worker rejected, as problems."""
+    """Return the tools that the worker rejected, and its remarks, as problems."""
     return [
-        Problem(file.path, _text(rejected.tool), "rejected", _text(rejected.message), _line(rejected.line))
+        Problem(
+            file.path,
+            _text(rejected.tool),
+            "remark" if rejected.remark else "rejected",
+            _text(rejected.message),
+            _line(rejected.line),
+        )
         for rejected in description.problems[:TOOLS_PER_FILE_MAX]
     ]
 

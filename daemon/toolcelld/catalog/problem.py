@@ -1,7 +1,7 @@
 """What of a directory cannot be used, and why; a directory of tools is never empty without a word.
 
-Three reasons are notes more than faults, as nothing is broken: a tool that another one hides (`shadowed`), a tool that is
-switched off (`disabled`), and what is no tool (`unused`): a script where no engine is there to run it, a file without a tool,
+Four reasons are notes more than faults, as nothing is broken: what of a file has no effect or may surprise (`remark`), a
+tool that another one hides (`shadowed`), a tool that is switched off (`disabled`), and what is no tool (`unused`): a script where no engine is there to run it, a file without a tool,
 a directory that has only such files. Metadata, `*.md` and `*.json`, is never run and is a note only where there is nothing
 else.
 """
@@ -19,7 +19,7 @@ from toolcelld.environments.engine import INSTALLING
 
 __all__ = ["Problem", "Reason", "no_tool", "unused_in"]
 
-Reason = Literal["broken", "shadowed", "rejected", "stale", "quarantined", "disabled", "unused"]
+Reason = Literal["broken", "shadowed", "rejected", "stale", "quarantined", "disabled", "unused", "remark"]
 
 NAMES_SHOWN_MAX: Final = 3
 NOT_RUN_MAX: Final = 100

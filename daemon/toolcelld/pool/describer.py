@@ -81,5 +81,5 @@ class Describer:
 
 def _with_notice(description: Description, printed: bytes) -> Description:
     first, *_ = printed.decode(errors="replace").strip().splitlines() or [""]
-    text = f"printed while it was loaded: {first[:PRINTED_CHARACTERS_MAX]!r}; move that into a tool"
-    return replace(description, problems=(*description.problems, Rejected("", text)))
+    text = f"printed while it was loaded: {first[:PRINTED_CHARACTERS_MAX]!r}; each worker does so again"
+    return replace(description, problems=(*description.problems, Rejected("", text, remark=True)))

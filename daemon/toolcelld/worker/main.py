@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import faulthandler
 import inspect
 import json
 import logging
@@ -28,6 +29,7 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 from toolcell import Aborted, Denied, ToolContext, ToolError
 from toolcell._authoring.discover import Export, Exports, InvalidArguments
 from toolcell._context.logs import LogHandler
+from toolcell._results.errors import MISFIT
 from toolcell._results.normalise import describe_exception, failure
 from toolcelld.protocol.frames import Decoder, FrameError, encode
 from toolcelld.protocol.messages import (
@@ -75,6 +77,7 @@ __all__ = ["main"]
 T = TypeVar("T")
 
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
+STDERR: Final = 2
 LOADING: Final = 0
 NOT_ASKED: Final = (
     "The tool went on without the permission that it wanted: a context.ask(…) was not awaited, so it asked nothing. Write "
@@ -91,6 +94,7 @@ def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
         resumed: Whether the cell is complete, and has executed this interpreter.
     """
     status = 70  # EX_SOFTWARE, unless the loop returns
+    faulthandler.enable(STDERR)  # where a native crash was in Python is in the log
     try:
         status = _Worker(plan, resumed=resumed).run()
     except FrameError as error:
@@ -336,7 +340,7 @@ class _Worker:
                     value = self._tool_loop.complete(value)
                 result = tool.normalise(value)
                 if result.misfit:
-                    text = f"{tool.name} returned what its return annotation does not allow: {result.misfit}"
+                    text = f"{tool.name} {MISFIT}{result.misfit}"
                     channel.tell("log", {"level": "warning", "text": text[:LINE_CHARACTERS_MAX]})
             if context._forgotten_question() and not self.abortable.delivered:  # pyright: ignore[reportPrivateUsage]  # for the worker
                 return Report.from_text("tool_error", NOT_ASKED)

@@ -1148,7 +1148,8 @@ class Problem(_message.Message):
     """The tool, if the problem concerns one tool of a file."""
     reason: _builtins.str
     """"broken", "shadowed", "rejected", "stale" (the file is broken, and its last good generation is used),
-    "quarantined", "unused" (it is no Python tool) or, for operators alone, "disabled".
+    "quarantined", "unused" (it is no Python tool), "remark" (it is used, and something of it has no effect or may
+    surprise) or, for operators alone, "disabled".
     """
     message: _builtins.str
     """The cause, for display."""

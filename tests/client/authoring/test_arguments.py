@@ -4,7 +4,7 @@ import enum
 import json
 from collections.abc import Callable
 from datetime import date
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
 from hypothesis import given
@@ -343,3 +343,93 @@ def test_a_schema_has_neither_nan_nor_infinity() -> None:
         "x": {"type": "number"},
         "y": {"type": "number", "default": 1, "examples": [1.0]},
     }
+
+
+class Pair(NamedTuple):
+    first: int
+    second: str = ""
+
+
+class Window(BaseModel):
+    start: int
+
+
+def shapes(
+    pair: tuple[int, str] | None = None,
+    deep: tuple[int, tuple[int, int]] = (1, (1, 1)),
+    named: Pair | None = None,
+    tags: list[str] | None = None,
+    many: set[int] | None = None,
+    meta: dict[str, int] | None = None,
+    model: Window | None = None,
+    text: str = "",
+    either: str | list[str] = "",
+) -> None: ...
+
+
+BY_HAND = from_args(
+    {
+        "type": "object",
+        "properties": {
+            "tags": {"type": "array"},
+            "meta": {"type": ["object", "null"]},
+            "text": {"type": "string"},
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("sent", "problems"),
+    [
+        ({"pair": [1]}, {"pair[1]": "is missing"}),
+        ({"pair": []}, {"pair[0]": "is missing", "pair[1]": "is missing"}),
+        ({"deep": [1, [1]]}, {"deep[1][1]": "is missing"}),
+        ({"deep": [1]}, {"deep[1]": "is missing"}),
+        ({"named": []}, {"named[0]": "is missing"}),
+        ({"model": {}}, {"model.start": "is missing"}),
+    ],
+)
+def test_what_is_missing_in_an_array_is_named_by_its_index(
+    sent: dict[str, Any], problems: dict[str, str]
+) -> None:
+    assert dict(refused(parameters(shapes), json.dumps(sent).encode()).problems) == problems
+
+
+@pytest.mark.parametrize(
+    ("of", "sent", "noun"),
+    [
+        *((parameters(shapes), {name: '[1, "a"]'}, "an array") for name in ("pair", "tags", "many")),
+        *((parameters(shapes), {name: ' {"start": 1}'}, "an object") for name in ("meta", "model")),
+        (BY_HAND, {"tags": "[]"}, "an array"),
+        (BY_HAND, {"meta": "{}"}, "an object"),
+    ],
+)
+def test_a_text_that_holds_the_json_of_an_argument_is_told_so(
+    of: Parameters, sent: dict[str, str], noun: str
+) -> None:
+    ((_, sentence),) = refused(of, json.dumps(sent).encode()).problems
+    assert sentence.endswith(f"; send {noun}, not a text that holds one")
+
+
+@pytest.mark.parametrize(
+    ("of", "sent"),
+    [
+        (parameters(shapes), {"tags": "[1"}),
+        (parameters(shapes), {"tags": '{"a": 1}'}),
+        (parameters(shapes), {"meta": "[1]"}),
+        (parameters(shapes), {"tags": "[" * 100_000}),
+        (parameters(shapes), {"tags": "[" * 1000 + "]" * 1000}),
+        (parameters(shapes), {"text": ["a"]}),
+        (parameters(shapes), {"pair": [1, "a", 2]}),
+        (BY_HAND, {"tags": "{}"}),
+        (BY_HAND, {"text": []}),
+    ],
+)
+def test_any_other_value_is_not(of: Parameters, sent: dict[str, Any]) -> None:
+    assert "a text that holds one" not in str(refused(of, json.dumps(sent).encode()))
+
+
+@pytest.mark.parametrize("sent", [{"text": '["a"]'}, {"either": '["a"]'}])
+def test_a_text_stays_one_whatever_it_holds(sent: dict[str, str]) -> None:
+    assert parameters(shapes).read(json.dumps(sent).encode()).items() >= sent.items()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toolcell import tool
 from toolcell._authoring.discover import Export, Exports, exports
 from toolcell.testing import FakeContext
 
@@ -111,7 +112,17 @@ class Odd(str):
         ("@tool\ndef bad(**rest: str): ...", "**rest: str"),
         ("import socket\n@tool\ndef bad(s: socket.socket): ...", "'s' has a type that JSON cannot fill"),
         (ODD + "@tool\ndef bad(s: Odd): ...", "'s' has a type that JSON cannot fill: KeyError: 'ref'"),
-        ("@tool\ndef bad(s: 'Missing'): ...", "'s': its annotation 'Missing' cannot be read"),
+        (
+            "@tool\ndef bad(s: 'Missing'): ...",
+            "'s': its annotation 'Missing' cannot be read: name 'Missing' is not defined",
+        ),
+        (
+            (
+                "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from collections.abc import Sequence\n"
+                "@tool\ndef bad(s: 'Sequence[int]'): ..."
+            ),
+            "name 'Sequence' is not defined; what `if TYPE_CHECKING:` imports is not there when the file runs",
+        ),
         ("@tool(timeot=3)\ndef bad(): ...", "did you mean 'timeout'"),
         ("@tool(description='x' * 9000)\ndef bad(): ...", "8192 bytes"),
         ("bad = tool(description='d', args=int, execute=lambda a, c: 1)", "args=int is no object"),
@@ -470,3 +481,44 @@ def test_a_package_of_the_project_with_the_name_of_a_library_is_left_alone(
     exec("class Agent: ...\nagent = Agent()", vars(own))
     found = run("from agents import agent\n\n@tool\ndef orders() -> str: ...")
     assert (names(found), found.problems) == (["orders"], ())
+
+
+def test_what_a_library_declares_without_effect_here_is_a_remark() -> None:
+    from toolcell._authoring.libraries.fastmcp_server import FastMCP
+
+    namespace: dict[str, Any] = {"__name__": __name__}
+    server = FastMCP("a", middleware=[object()], auth=object(), mask_error_details=False)
+    server._module = __name__  # pyright: ignore[reportPrivateUsage]  as if this file had made it
+    server.add_transform(object())
+    server.add_transform(object())
+    server.tool(auth=object(), tags={"a"})(lambda: 1)
+    plain = FastMCP("b")
+    plain._module = __name__  # pyright: ignore[reportPrivateUsage]
+    plain.tool(name="fine", icons=[], meta={"a": 1})(lambda: 1)
+    server._tools["<lambda>"].name = "one"  # pyright: ignore[reportPrivateUsage]
+    server._tools = {"one": server._tools["<lambda>"]}  # pyright: ignore[reportPrivateUsage]
+    found = exports(namespace | {"server": server, "plain": plain}, "file")
+
+    assert [tool.name for tool in found.tools] == ["one", "fine"]
+    (remark,) = found.problems
+    assert (remark.tool, remark.remark) == ("one", True)
+    assert remark.message == "middleware=… and add_transform(…) and auth=… of its library has no effect here"
+
+
+def test_a_server_of_the_low_level_class_says_what_to_use() -> None:
+    from mcp.server import Server
+
+    class Other:
+        """An object of the author's, whose class is called as theirs."""
+
+    Other.__name__ = "Server"
+    server: Any = Server("low")
+    (problem,) = exports({"__name__": __name__, "server": server}, "low").problems
+    assert problem.message.startswith("it makes a server of the MCP SDK's low-level class")
+    assert not exports({"__name__": __name__, "server": Other()}, "low").problems
+
+    def made() -> int:
+        return 1
+
+    beside = exports({"__name__": __name__, "server": server, "made": tool(made)}, "low")
+    assert (len(beside.tools), beside.problems) == (1, ())

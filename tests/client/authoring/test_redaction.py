@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
 from toolcell import ToolError
 from toolcell._results.exception_text import describe_exception, redacted
@@ -33,16 +34,76 @@ def test_paths_are_shortened_and_the_rest_stays(text: str, shown: str) -> None:
     assert redacted(text, ROOTS) == shown
 
 
-def test_class_and_first_line_are_what_the_model_reads() -> None:
-    assert describe_exception(ValueError("\n  first\nsecond")) == "ValueError: first"
+def test_class_and_message_are_what_the_model_reads() -> None:
+    assert describe_exception(ValueError("\n  first\n\n  second \n")) == "ValueError: first\n  second"
     assert describe_exception(ValueError()) == "ValueError"
     assert describe_exception(KeyError("x")) == "KeyError: 'x'"
 
 
-def test_a_description_has_at_most_512_characters() -> None:
+def test_a_line_has_at_most_512_characters_and_a_description_2000() -> None:
     description = describe_exception(ValueError("x" * 10_000_000))
     assert len(description) == 512
     assert description.endswith("…")
+    many = describe_exception(ValueError("\n".join(["y" * 600] * 30)))
+    assert (len(many), many[-1]) == (2000, "…")
+    lines = describe_exception(ValueError("\n".join(map(str, range(30))))).splitlines()
+    assert lines == ["ValueError: 0", *map(str, range(1, 20)), "…"]
+
+
+class User(BaseModel):
+    name: str
+    age: int
+
+
+def test_a_failed_validation_names_every_field_without_the_addresses_of_pages() -> None:
+    with pytest.raises(ValidationError) as caught:
+        User.model_validate({"age": "x"})
+    first, *rest = describe_exception(caught.value).splitlines()
+    assert first == "ValidationError: 2 validation errors for User"
+    assert [line for line in rest if not line.startswith(" ")] == ["name", "age"]
+    assert "errors.pydantic.dev" not in "\n".join(rest)
+
+
+def test_notes_are_told_of_every_kind_of_exception() -> None:
+    group = ExceptionGroup("several", [ValueError("one"), TypeError("two")])
+    for error, described in (
+        (ValueError("first"), "ValueError: first"),
+        (ToolError("said"), "said"),
+        (group, "ValueError: one\nTypeError: two"),
+    ):
+        error.add_note("see /home/ada/project/how.md\nand /etc/passwd")
+        error.add_note("x" * 10_000_000)
+        error.__notes__.append(object())  # type: ignore[arg-type]  # whoever sets it by hand
+        text = describe_exception(error, ROOTS)
+        assert text.startswith(f"{described}\nsee how.md\nand …/passwd\nxxx")
+        assert len(text) <= 2000
+    odd = ValueError("first")
+    odd.__notes__ = "no list"  # type: ignore[assignment]
+    assert describe_exception(odd) == "ValueError: first"
+
+
+def test_an_explicit_cause_is_told_unless_the_message_has_it() -> None:
+    def raised(error: BaseException, cause: BaseException | None) -> BaseException:
+        error.__cause__ = cause
+        return error
+
+    low = ConnectionError("no route to /home/ada/project/sock")
+    chain = raised(ValueError("second"), raised(OSError("first"), low))
+    told = ["ValueError: second", "caused by OSError: first", "caused by ConnectionError: no route to sock"]
+    assert describe_exception(chain, ROOTS).splitlines() == told
+    assert (
+        describe_exception(raised(ValueError("failed: first"), OSError("first")))
+        == "ValueError: failed: first"
+    )
+    implicit = ValueError("second")
+    implicit.__context__ = OSError("first")
+    assert describe_exception(implicit) == "ValueError: second"
+    circle = ValueError("round")
+    assert describe_exception(raised(circle, circle)) == "ValueError: round"
+    long = ValueError("0")
+    for number in range(1, 10):
+        long = raised(ValueError(f"{number}{number}"), long)  # type: ignore[assignment]
+    assert len(describe_exception(long).splitlines()) == 4
 
 
 def test_a_tool_error_arrives_unchanged() -> None:
@@ -98,7 +159,7 @@ def test_an_exit_is_no_result() -> None:
 
 @given(st.text(), st.lists(st.from_regex(r"/[a-z]{1,5}(/[a-z]{1,5}){0,3}", fullmatch=True)))
 def test_any_text_is_described_in_bounds(text: str, roots: list[str]) -> None:
-    assert len(describe_exception(ValueError(text), roots)) <= 512
+    assert len(describe_exception(ValueError(text), roots)) <= 2000
 
 
 @given(

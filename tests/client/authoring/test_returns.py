@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # comes with the MCP SDK, without types
 import pytest
 from pydantic import AnyUrl, AwareDatetime, BaseModel, Field
 
@@ -279,10 +279,12 @@ def test_a_schema_promises_nothing_that_a_value_may_miss(annotation: Any, value:
 def keywords(schema: Any) -> set[str]:
     """The keywords of a schema, at any depth, without the names of properties."""
     if isinstance(schema, list):
-        return {each for part in schema for each in keywords(part)}
+        parts = cast("list[Any]", schema)  # type: ignore[redundant-cast]  # not for pyright
+        return {each for part in parts for each in keywords(part)}
     if not isinstance(schema, dict):
         return set()
-    found = set(schema)
-    for key, part in schema.items():
+    rules = cast("dict[str, Any]", schema)
+    found = set(rules)
+    for key, part in rules.items():
         found |= keywords(list(part.values()) if key in ("properties", "$defs") else part)
     return found

@@ -65,7 +65,8 @@ async def test_a_file_is_described_before_its_cell_has_ended_and_few_cells_end_a
 
 
 @pytest.mark.parametrize(("printed", "shown"), [(b"\n one\ntwo\n", "'one'"), (b" \n", "''")])
-async def test_what_a_file_prints_while_it_is_loaded_is_a_problem(printed: bytes, shown: str) -> None:
+async def test_what_a_file_prints_while_it_is_loaded_is_a_remark(printed: bytes, shown: str) -> None:
     born: list[DescribingWorker] = []
     (problem,) = (await a_describer(born, printed).describe(SPEC)).problems
-    assert problem.message == f"printed while it was loaded: {shown}; move that into a tool"
+    assert problem.message == f"printed while it was loaded: {shown}; each worker does so again"
+    assert problem.remark

@@ -11,8 +11,8 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial, partialmethod
 from typing import Any, TypeVar, cast
 
 from toolcell._authoring.function import line_of
@@ -32,6 +32,18 @@ HINTS = {
 }
 """Options, and the annotations of MCP that say the same, as different releases spell them."""
 TITLE_CHARACTERS_MAX = 200
+IGNORED = (
+    "middleware",
+    "transforms",
+    "providers",
+    "include_tags",
+    "exclude_tags",
+    "tool_serializer",
+    "mask_error_details",
+)
+"""Settings of a server that change which tools there are or what a call does; what concerns serving alone is not said."""
+IGNORED_OF_TOOL = ("auth", "task", "app", "serializer", "transform_args")
+"""The same of a tool."""
 
 
 class FunctionTool:
@@ -60,10 +72,11 @@ class FunctionTool:
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.fn(*args, **named)
 
-    def offer(self, name: str, lifespan: Any = None) -> Offer:
-        """Return it under a name; its calls are within the lifespan of its server."""
+    def offer(self, name: str, lifespan: Any = None, ignored: Sequence[str] = ()) -> Offer:
+        """Return it under a name; its calls are within the lifespan of its server, of which some has no effect."""
         adapted = _adapted(self.fn, self.declared, lifespan)
-        return Offer(name, adapted, options=_options(self.declared), line=line_of(self.fn))
+        ignored = [*ignored, *(f"{name}=…" for name in IGNORED_OF_TOOL if self.declared.get(name))]
+        return Offer(name, adapted, options=_options(self.declared), line=line_of(self.fn), ignored=ignored)
 
 
 class FastMCP:
@@ -76,6 +89,7 @@ class FastMCP:
         self._tools: dict[str, FunctionTool] = {}
         self._mounted: list[tuple[str, FastMCP]] = []
         self._lifespan = settings.get("lifespan")
+        self._ignored_here = [f"{name}=…" for name in IGNORED if settings.get(name)]
         for each in settings.get("tools") or ():
             self.add_tool(each)
 
@@ -146,7 +160,14 @@ class FastMCP:
     resource = prompt = custom_route = completion = add_resource = add_resource_template = add_prompt = (
         _ignored
     )
-    add_middleware = add_provider = add_transform = _ignored
+
+    def _without_effect(self, name: str, *_: Any, **__: Any) -> None:
+        """Accept what would change the tools or their calls, and note it."""
+        self._ignored_here.append(f"{name}(…)")
+
+    add_middleware = partialmethod(_without_effect, "add_middleware")
+    add_provider = partialmethod(_without_effect, "add_provider")
+    add_transform = partialmethod(_without_effect, "add_transform")
 
     def run(self, *args: Any, **named: Any) -> None:
         """Return at once: Toolcell is the server."""
@@ -172,7 +193,8 @@ class FastMCP:
         """Yield its tools and those of the servers that it mounts."""
         for name, each in self._tools.items():
             if each.enabled:
-                yield each.offer(f"{prefix}{name}", self._lifespan and partial(self._lifespan, self))
+                lifespan = self._lifespan and partial(self._lifespan, self)
+                yield each.offer(f"{prefix}{name}", lifespan, list(dict.fromkeys(self._ignored_here)))
         for inner, server in self._mounted:
             yield from server.offers(f"{prefix}{inner}_" if inner else prefix)
 

@@ -31,7 +31,7 @@ def read(objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
                 value.name,
                 _execute(value, makers),
                 _schema(value),
-                {"description": value.description},
+                {"description": value.description, **({"ends_turn": True} if value.return_direct else {})},
                 problem=problem,
             )
 

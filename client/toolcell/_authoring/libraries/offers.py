@@ -9,11 +9,16 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
-__all__ = ["Offer", "offers"]
+__all__ = ["LOW_LEVEL", "Offer", "is_low_level", "offers"]
+
+LOW_LEVEL: Final = (
+    "it makes a server of the MCP SDK's low-level class, whose tools only a client of it can see; declare them with "
+    "FastMCP or @tool, or offer the file to your agent as an MCP server"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,7 @@ class Offer:
         options: The options that the library's own declarations amount to.
         line: Where it is in the file; 0 where that is not known.
         problem: Why it cannot be used; empty if it can.
+        ignored: What was declared for it and has no effect here, in the words of the library.
     """
 
     name: str
@@ -35,6 +41,7 @@ class Offer:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     line: int = 0
     problem: str = ""
+    ignored: Sequence[str] = ()
 
 
 class Reader(Protocol):
@@ -79,6 +86,12 @@ def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
     for reader, objects in found.items():
         known = cast("Reader", importlib.import_module(f"{__package__}.{reader}"))
         yield from known.read(objects, module)
+
+
+def is_low_level(value: object) -> bool:
+    """Return whether an object is a server of the MCP SDK's low-level class."""
+    kind: Any = type(value)
+    return kind.__name__ == "Server" and str(kind.__module__).startswith("mcp.server.lowlevel")
 
 
 def _reader(kind: Any) -> str:

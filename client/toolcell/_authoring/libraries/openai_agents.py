@@ -6,13 +6,16 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from toolcell._authoring.libraries.offers import Offer, is_imported
 from toolcell._context.context import ToolContext
 from toolcell._results.content import Image
 
 __all__ = ["read"]
+
+IGNORED: Final = ("tool_input_guardrails", "tool_output_guardrails")
+"""What the library's runner does around a call."""
 
 
 def read(objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
@@ -28,7 +31,11 @@ def read(objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
         found.update((id(tool), tool) for tool in tools if isinstance(tool, library.FunctionTool))
     for tool in found.values():
         if getattr(tool, "is_enabled", True) is not False:
-            yield Offer(tool.name, _execute(tool), tool.params_json_schema, {"description": tool.description})
+            ignored = [name for name in IGNORED if getattr(tool, name, None)]
+            if callable(getattr(tool, "is_enabled", None)):
+                ignored.append("is_enabled")
+            options = {"description": tool.description}
+            yield Offer(tool.name, _execute(tool), tool.params_json_schema, options, ignored=ignored)
 
 
 def _execute(tool: Any) -> Callable[[dict[str, Any], ToolContext], Any]:

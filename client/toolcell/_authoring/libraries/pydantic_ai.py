@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from toolcell._authoring.libraries.offers import Offer, is_imported
 from toolcell._context.context import ToolContext
@@ -13,6 +13,9 @@ from toolcell._results.content import ToolResult
 from toolcell._results.errors import ToolError
 
 __all__ = ["read"]
+
+IGNORED: Final = ("prepare", "args_validator")
+"""What an agent of the library asks before it calls a tool."""
 
 
 def read(objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
@@ -38,7 +41,9 @@ def read(objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
     for tool in found.values():
         options = {"description": tool.description or "", "timeout": getattr(tool, "timeout", None)}
         declared = {key: value for key, value in options.items() if value is not None}
-        yield Offer(tool.name, _execute(tool), tool.function_schema.json_schema, declared)
+        ignored = [name for name in IGNORED if getattr(tool, name, None)]
+        schema = tool.function_schema.json_schema
+        yield Offer(tool.name, _execute(tool), schema, declared, ignored=ignored)
 
 
 def _execute(tool: Any) -> Callable[[dict[str, Any], ToolContext], Any]:

@@ -44,12 +44,9 @@ METADATA_KEY = "toolcell/metadata"
 """In the `_meta` of a result: what the tool has set with `context.metadata`, for programs; no host shows it."""
 LINE_CHARACTERS_MAX = 1000
 """As of the message of progress."""
-NOT_STRUCTURED = (
-    "The tool ran and returned. Its value cannot be sent as data: it is longer than the tool's output_bytes or "
-    "output_lines, does not fit the tool's output schema, as the log of the tool says, or was changed by a hook. "
-    "What it returned as text:"
-)
+NOT_STRUCTURED = "The tool ran and returned. Its value cannot be sent as data: {}. What it returned as text:"
 """Ahead of the text of a result that a client with the tool's output schema would refuse."""
+UNKNOWN_REASON = "it is longer than the tool's output_bytes or output_lines, too large to be checked, or was changed by a hook"
 REQUESTS_MAX: Final = 8
 """Of one `mcp.input`; a person answers them one after the other."""
 NAME_CHARACTERS_MAX: Final = 64
@@ -69,12 +66,13 @@ CAPABILITIES: Final[Mapping[str, types.ClientCapabilities]] = {
 """What a host must have declared for it."""
 
 
-def result_of(outcome: Outcome, tool: ToolInfo | None = None) -> types.CallToolResult:
+def result_of(outcome: Outcome, tool: ToolInfo | None = None, misfit: str = "") -> types.CallToolResult:
     """How a call ended, as the model reads it: its content, after the message where it did not end well.
 
     Args:
         outcome: The outcome.
         tool: The tool, if the host was given its output schema; default: there is none.
+        misfit: Why the value does not fit that schema, as the tool's log says; default: it does, or nothing is said.
     """
     content = list(_blocks(outcome))
     if told := failure_text(outcome):
@@ -89,7 +87,7 @@ def result_of(outcome: Outcome, tool: ToolInfo | None = None) -> types.CallToolR
     if outcome.structured:
         result.structured_content = cast("dict[str, Any]", tool.structured_value(outcome.details))
     else:
-        result.content.insert(0, _text(NOT_STRUCTURED))
+        result.content.insert(0, _text(NOT_STRUCTURED.format(misfit or UNKNOWN_REASON)))
         result.is_error = True
     return result
 

@@ -24,6 +24,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolcell import ToolError
+from toolcell._results.errors import MISFIT
 from toolcell.adapters import read_output
 from toolcell.client import (
     Answer,
@@ -91,6 +92,7 @@ class ToolCall:
         self._progress: Progress | None = None  # the newest that was not sent
         self._line = ""  # of the newest update or the newest title, if it came after that
         self._title: str = ""  # that comes with all metadata
+        self._misfit = ""  # why the value does not fit the tool's output schema
         self._news = asyncio.Event()
         self._put: dict[
             str, tuple[types.InputRequest, asyncio.Future[types.InputResponse]]
@@ -117,8 +119,11 @@ class ToolCall:
                 self._line = line_of(event) or self._line
             case Metadata() if event.title not in ("", self._title):
                 self._title = self._line = event.title
-            case Log() if self._context is not None:
-                if not self._records.put(event, self._log_level(self._context)):
+            case Log():
+                # The last record of a call; the outcome says only that the value does not fit.
+                self._misfit = event.text.partition(MISFIT)[2] if event.source == "log" else ""
+                context = self._context
+                if context is None or not self._records.put(event, self._log_level(context)):
                     return
             case _:
                 return
@@ -154,7 +159,7 @@ class ToolCall:
                     outcome.message,
                     data.model_dump(by_alias=True, mode="json", exclude_none=True),
                 )
-            result = result_of(read_output.with_handle(outcome), self._tool)
+            result = result_of(read_output.with_handle(outcome), self._tool, self._misfit)
             if note := self._note_of_result():
                 result.content.append(types.TextContent(text=note))
             return result

@@ -35,11 +35,12 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An export that is not a valid tool, in a file whose other tools may be valid."""
+    """An export that is not a valid tool, in a file whose other tools may be valid; or a remark on one that is."""
 
     tool: str
     message: str
     line: Line = 0
+    remark: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ VARIABLE_LETTERS_MAX: Final = 64
 SERVICES: Final = {"http": 80, "https": 443}
 DEFAULT_PORTS: Final = (0, 80, 443)
 """Those that an entry without a port means, and none."""
+_NO_TERMINAL: Final = "The cell of this tool has no terminal to read from."
 _HOST: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 WRAPPERS_MAX: Final = 12
 """Exceptions that are looked at; requests wraps four times."""
@@ -55,6 +56,8 @@ def denial(error: BaseException, tool: str, policy: SandboxPolicy, directory: st
     for cause in _chain(error):
         if name := _variable(cause):
             return f"The cell of this tool has no variable {name}. {_command(tool, name)}"
+        if text := _terminal(cause):
+            return text
     if policy.enclosure == "none":
         return ""
     for cause in _chain(error):
@@ -146,6 +149,18 @@ def _variable(error: BaseException) -> str:
     if code is not os.environ.__class__.__getitem__.__code__ or not isinstance(name, str):
         return ""
     return name if name.isidentifier() and len(name) <= VARIABLE_LETTERS_MAX else ""
+
+
+def _terminal(error: BaseException) -> str:
+    """Return what to do in place of reading from a terminal, if that is what failed; a debugger reads from one, too."""
+    code = _raised_in(error)
+    place = "" if code is None else os.path.basename(code.co_filename)
+    if type(error).__name__ == "BdbQuit" and place == "bdb.py":
+        return f"{_NO_TERMINAL} A breakpoint works where a test calls the function: python -m pytest --pdb, with toolcell.testing."
+    # `input` has no frame of its own, and the file object's method raises nothing at the end.
+    if isinstance(error, EOFError) and (str(error) == "EOF when reading a line" or place == "getpass.py"):
+        return f"{_NO_TERMINAL} To ask the user: await context.ui.input(…), or context.wait(context.ui.input(…)) in a tool that is no async def."
+    return ""
 
 
 def _is_program(error: OSError) -> bool:

@@ -23,6 +23,7 @@ from typing import Final
 from toolcell import Aborted
 from toolcell._authoring.discover import Exports, exports
 from toolcell._authoring.libraries.modules import install as install_stand_ins
+from toolcell._authoring.libraries.offers import LOW_LEVEL, is_low_level
 from toolcell._authoring.pending import NAME as PUSH_PENDING_ACTION
 from toolcell._file_kinds import PYTHON, Loader, kind_of
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
@@ -31,6 +32,8 @@ from toolcelld.worker.loading.traceback_text import traceback_text
 __all__ = ["Broken", "ToolSource", "description_of", "helpers_of", "load"]
 
 COMPILED: Final = "__pycache__"
+MARKED_CHARACTERS_MAX: Final = 200
+"""Of a line that is shown with the place of a mistake."""
 HELPERS_MAX: Final = 1000
 """Reported of one tool file; the daemon refuses more."""
 SIBLINGS: Final = "toolcell_siblings"
@@ -253,9 +256,8 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
     except SyntaxError as error:
         in_file = error.filename == source.path
         location = "" if in_file else f" in {error.filename} line {error.lineno}"
-        raise Broken(
-            "syntax", f"{error.msg}{location}", error.lineno or 0 if in_file else _line(source, error)
-        ) from None
+        line = error.lineno or 0 if in_file else _line(source, error)
+        raise Broken("syntax", f"{error.msg}{location}{_marked(error)}", line) from None
     except SystemExit as error:
         raise Broken(
             "import", f"called sys.exit({error.code!r}) while it was loaded", _line(source, error)
@@ -266,9 +268,12 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
             "import", str(error), _line(source, error), module=missing, traceback_text=traceback_text(error)
         ) from None
     except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
-        raise Broken(
-            "import", _first_line(error), _line(source, error), traceback_text=traceback_text(error)
-        ) from None
+        cause = _first_line(error)
+        if isinstance(error, AttributeError) and is_low_level(
+            error.obj
+        ):  # whose decorators a newer SDK has not
+            cause = f"{cause}\n{LOW_LEVEL}"
+        raise Broken("import", cause, _line(source, error), traceback_text=traceback_text(error)) from None
 
 
 def _load_plugin(source: ToolSource, describe: bool, project: tuple[str, str]) -> Exports:  # noqa: ARG001  as the other
@@ -288,6 +293,20 @@ LOADERS: Final[Mapping[Loader, Callable[[ToolSource, bool, tuple[str, str]], Exp
     "plugin": _load_plugin,
 }
 """By what a kind says; files that an engine runs never come here, as their worker is another program."""
+
+
+def _marked(error: SyntaxError) -> str:
+    """The line of a mistake with carets below it, as two more lines; nothing where the exception does not say it."""
+    text, start, end = error.text, error.offset, error.end_offset
+    if type(text) is not str or type(start) is not int:  # a file can raise one of its own
+        return ""
+    shown = text.rstrip().lstrip()
+    first = max(start - 1 - (len(text) - len(text.lstrip())), 0)
+    if not shown.isprintable() or first > len(shown) or len(shown) > MARKED_CHARACTERS_MAX:
+        return ""
+    ends_here = type(end) is int and end > start and error.end_lineno in (None, error.lineno)
+    last = min(first + (end - start if ends_here and end is not None else 1), len(shown))
+    return f"\n  {shown}\n  {' ' * first}{'^' * max(last - first, 1)}"
 
 
 def _frames_of(source: ToolSource, error: BaseException) -> list[traceback.FrameSummary]:
@@ -330,7 +349,12 @@ def description_of(exported: Exports, helpers: list[str]) -> bytes:
                 for tool in exported.tools
             ],
             "problems": [
-                {"tool": problem.tool, "message": problem.message, "line": problem.line}
+                {
+                    "tool": problem.tool,
+                    "message": problem.message,
+                    "line": problem.line,
+                    "remark": problem.remark,
+                }
                 for problem in exported.problems
             ],
             "helpers": helpers,

@@ -17,7 +17,8 @@ export async function attach({ directory, options, tell }, agent) {
     throw new Error(message, { cause: error })
   }
   for (const { path, line, message, reason } of session.problems) {
-    if (reason === "unused") continue // among them OpenCode's own tools, which it runs itself
+    // What is unused has OpenCode's own tools in it, which it runs itself; remarks are for the author.
+    if (reason === "unused" || reason === "remark") continue
     tell("warn", `${path}${line ? ` line ${line}` : ""}: ${message}`)
   }
   return session
