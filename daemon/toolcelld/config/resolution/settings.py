@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, Final, cast
 
 from toolcell._units import show_bytes, show_seconds
@@ -24,6 +23,7 @@ from toolcelld.config.load import Config, dotted
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
 from toolcelld.config.resolution.grants import NOTHING, Grant
+from toolcelld.config.resolution.layers import Standing
 from toolcelld.config.schema import (
     Declared,
     DefaultsSection,
@@ -72,17 +72,6 @@ NO_LIMITS = Limits()
 
 # The configuration's word for each field: {"timeout": "timeout_seconds", …}.
 KEYS: Mapping[str, str] = {info.alias or name: name for name, info in LimitKeys.model_fields.items()}
-
-
-class Standing(Enum):
-    """What the rules by name may give a tool."""
-
-    FULL = "full"
-    """The user's own tool, or a trusted project's as it was shown: rules hold as they are written."""
-    CHANGED = "changed"
-    """A trusted project's tool that would get more than was shown: rules can only tighten."""
-    UNTRUSTED = "untrusted"
-    """The tool of an untrusted project: rules can only tighten, and its limits are held under [defaults]."""
 
 
 @dataclass(frozen=True, slots=True)
