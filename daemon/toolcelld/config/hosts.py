@@ -12,24 +12,30 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 __all__ = [
     "DEFAULT_PORTS",
+    "WHOLE",
     "HostEntry",
     "as_address",
+    "covered",
     "covers",
     "entry_for",
     "is_granted",
     "is_named",
+    "network_entries",
+    "network_value",
     "ports_of",
 ]
 
 DEFAULT_PORTS: Final = (80, 443)
 """What an entry without a port means: the web."""
 PORT_MAX: Final = 65535
+WHOLE: Final = "*"
+"""Stands for the whole network in a list; in a file that is `network = true`."""
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -102,6 +108,21 @@ def covers(wide: str, narrow: str) -> bool:
     if other.below:
         return one.below and f".{other.name}".endswith("." + one.name)
     return one.means(other.name)
+
+
+def covered(entry: str, by: Iterable[str]) -> bool:
+    """Return whether an entry of a list, which may have `WHOLE`, means everything that this one means."""
+    return any(wide in (WHOLE, entry) or (entry != WHOLE and covers(wide, entry)) for wide in by)
+
+
+def network_entries(value: bool | tuple[str, ...]) -> tuple[str, ...]:
+    """Return the list that a value of the key `network` means."""
+    return value if isinstance(value, tuple) else (WHOLE,) if value else ()
+
+
+def network_value(entries: tuple[str, ...]) -> bool | tuple[str, ...]:
+    """Return the value of the key `network` that means a list."""
+    return WHOLE in entries or entries or False
 
 
 def ports_of(granted: Sequence[str]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -48,9 +48,11 @@ from toolcelld.files.toml import TomlError, parse_toml
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["BUILT_IN_SOURCES", "Config", "ConfigError", "Mistake", "dotted", "load", "shown"]
+__all__ = ["BUILT_IN_SOURCES", "PROJECT", "Config", "ConfigError", "Mistake", "dotted", "load", "shown"]
 
-BUILT_IN_SOURCES = ("project", "user", *PACKS)
+PROJECT: Final = "project"
+"""The source of the tools of projects; every other one is the user's own."""
+BUILT_IN_SOURCES = (PROJECT, "user", *PACKS)
 FILE_BYTES_MAX = 256 * 1024  # a thousand [tool.NAME] tables are 40 KiB
 MISTAKES_SHOWN_MAX = 10  # a file with more is another kind of file
 

@@ -1,4 +1,4 @@
-"""What a tool may read, write, reach and use: profiles, trust, grants and secrets, decided without I/O.
+"""What a cell is given and may reach: trust, profiles and secrets, decided without I/O.
 
 Nouns: `Ruleset` (configuration, trust and host as one value), `Permit` (the decision for one tool), `CellSpec` (what one
 cell is given; the key by which cells are shared), `HostCapabilities`, `SecretRefs`.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcelld.catalog.discovery.sources import PROJECT, project_directory
+from toolcelld.config.resolution.access import Access
 from toolcelld.files.paths import is_below
 from toolcelld.policy.profiles import CONFIG_FILE, table_of
 from toolcelld.policy.ruleset import Permit
@@ -68,10 +69,8 @@ def explain(permit: Permit, subject: str) -> Explanation:
 
 def summary(permit: Permit) -> Iterator[Explanation]:
     """Yield everything that a tool is given."""
-    spec, policy, settings = permit.spec, permit.spec.policy, permit.settings
-    yield _setting(
-        "sandbox", policy.enclosure, f'sandbox = "{settings.sandbox}", {settings.origin("sandbox")}'
-    )
+    spec, policy, access = permit.spec, permit.spec.policy, permit.settings.access
+    yield _setting("sandbox", policy.enclosure, _sandbox(access))
     if policy.enclosure != "none":
         for place in policy.writable:
             yield _setting("writable", place, _origin(permit, place))
@@ -80,18 +79,21 @@ def summary(permit: Permit) -> Iterator[Explanation]:
         for place in policy.protected:
             yield _setting("protected", place, "it is used outside of cells")
     hosts = ", ".join(policy.hosts) or {"none": "none", "open": "all", "proxy": "none"}[policy.network]
-    yield _setting("network", hosts, settings.origin("network"))
+    yield _setting("network", hosts, access.origin("network"))
     yield _setting(
         "programs", "yes" if policy.execute else "no", f"PATH {dict(spec.environment).get('PATH', '')}"
     )
-    yield _setting("variables", ", ".join(name for name, _ in spec.environment), settings.origin("env"))
-    yield _setting(
-        "secrets", ", ".join(name for name, _ in spec.secrets.places) or "none", settings.origin("secrets")
-    )
+    yield _setting("variables", ", ".join(name for name, _ in spec.environment), access.origin("env"))
+    secrets = ", ".join(name for name, _ in spec.secrets.places) or "none"
+    yield _setting("secrets", secrets, access.origin("secrets"))
     if (engine := spec.file.engine) is not None:
         yield _setting("engine", f"{engine.name}, {engine.program}", f"[source.{spec.file.source}] runtime")
         return
     yield _setting("interpreter", spec.file.python or "Toolcell's own", f"[source.{spec.file.source}] python")
+
+
+def _sandbox(access: Access) -> str:
+    return f'sandbox = "{access.sandbox}", {access.origin("enclosure")}'
 
 
 def _setting(kind: str, answer: str, rule: str) -> Explanation:
@@ -101,7 +103,7 @@ def _setting(kind: str, answer: str, rule: str) -> Explanation:
 def _path(permit: Permit, path: str, subject: str) -> Explanation:
     policy, settings = permit.spec.policy, permit.settings
     if policy.enclosure == "none":
-        rule = f'sandbox = "{settings.sandbox}", {settings.origin("sandbox")}'
+        rule = _sandbox(settings.access)
         return Explanation("path", subject, True, "read and write, as your user may", rule)
     try:
         real = os.path.realpath(path)
@@ -157,14 +159,15 @@ def _profile_with(permit: Permit, key: str, place: str) -> str:
 
 
 def _host(permit: Permit, subject: str) -> Explanation:
-    policy, settings, name = permit.spec.policy, permit.settings, permit.tool.name
-    rule = f"network, {settings.origin('network')}"
+    policy, access, name = permit.spec.policy, permit.settings.access, permit.tool.name
+    rule = f"network, {access.origin('network')}"
     if policy.network == "open":
         return Explanation("host", subject, True, "connect", rule)
     host = subject.partition(":")[0] if not subject.startswith("[") else subject
     for pattern in policy.hosts:
         if fnmatch.fnmatchcase(subject, pattern) or fnmatch.fnmatchcase(host, pattern):
-            return Explanation("host", subject, True, "connect", f"{pattern} in {rule}")
+            rule = f"{pattern} in network, {access.origin('network', pattern)}"
+            return Explanation("host", subject, True, "connect", rule)
     need = f'@tool(network=["{host}"])'
     if permit.tool.file.source == PROJECT:
         remedy = f"Ask for it in the tool's file, {need}, then: toolcell trust"
@@ -174,14 +177,10 @@ def _host(permit: Permit, subject: str) -> Explanation:
 
 
 def _program(permit: Permit, subject: str) -> Explanation:
-    spec, settings = permit.spec, permit.settings
+    spec = permit.spec
     if not spec.policy.execute and spec.policy.enclosure != "none":
-        of_profile = settings.profile is not None and not settings.profile.programs
-        rule = (
-            f"programs = false, [profile.{settings.sandbox}]"
-            if of_profile
-            else "its file says that it starts none"
-        )
+        origin = permit.settings.access.origin("programs")
+        rule = "its file says that it starts none" if origin == "file" else f"programs = false, {origin}"
         return Explanation("program", subject, False, "not start", rule)
     path = dict(spec.environment).get("PATH", os.defpath)
     found = shutil.which(subject, path=path)
@@ -195,31 +194,30 @@ def _program(permit: Permit, subject: str) -> Explanation:
 
 
 def _variable(permit: Permit, subject: str) -> Explanation:
-    spec, settings, name = permit.spec, permit.settings, permit.tool.name
+    spec, access, name = permit.spec, permit.settings.access, permit.tool.name
     if any(subject == secret for secret, _ in spec.secrets.places):
-        return Explanation("variable", subject, True, "read", f"secrets, {settings.origin('secrets')}")
+        rule = f"secrets, {access.origin('secrets', subject)}"
+        return Explanation("variable", subject, True, "read", rule)
+    pattern = next((pattern for pattern in access.env if fnmatch.fnmatchcase(subject, pattern)), "")
+    rule = f"env, {access.origin('env', pattern)}"
     if subject in dict(spec.environment):
-        return Explanation("variable", subject, True, "read", f"env, {settings.origin('env')}")
-    if any(fnmatch.fnmatchcase(subject, pattern) for pattern in settings.env):
+        return Explanation("variable", subject, True, "read", rule)
+    if pattern:
         return Explanation(
             "variable", subject, False, "not read", "it is granted, and the daemon does not have it"
         )
     remedy = f'[{table_of(name)}] env = ["{subject}"] in {CONFIG_FILE}'
     if spec.file.source == PROJECT:
         remedy += ", then: toolcell trust"
-    return Explanation("variable", subject, False, "not read", f"env, {settings.origin('env')}", remedy)
+    return Explanation("variable", subject, False, "not read", rule, remedy)
 
 
 def _origin(permit: Permit, place: str) -> str:
     """Return what opens a place."""
-    file, settings = permit.spec.file, permit.settings
-    profile = settings.profile
-    for key, places in (
-        ("readable", profile.readable if profile is not None else ()),
-        ("writable", profile.writable if profile is not None else ()),
-    ):
+    file, access = permit.spec.file, permit.settings.access
+    for key, places in (("readable", access.readable), ("writable", access.writable)):
         if place in map(os.path.realpath, places):
-            return f"[profile.{settings.sandbox}] {key}"
+            return f"{key}, {access.origin(key)}"
     if place == os.path.realpath(file.directory):
         return "the directory of the tool file"
     if place in map(os.path.realpath, file.programs):

@@ -3,9 +3,9 @@
 A `Ruleset` is a value. A change of any of its parts makes a new one, so a cache of permits compares two references.
 
     standing    whether rules by name may give the tool something         `trust`
-    settings    what the configuration and the file say about a tool      `settings.resolve`
-    grant       what of its needs is granted                              `trust`, `profiles`
-    policy      what its cell may read, write and reach                   `profiles.policy_of`
+    settings    its limits and switches                                   `settings.resolve`
+    access      what it may do                                            `access.decide`
+    policy      that, as its cell enforces it                             `profiles.policy_of`
     permit      the tool with its settings, and the cell for its calls
 """
 
@@ -26,10 +26,13 @@ from toolcelld.catalog.discovery.sources import (
     sources_of,
 )
 from toolcelld.catalog.hooks import Hook
+from toolcelld.config.hosts import WHOLE
 from toolcelld.config.load import Config
-from toolcelld.config.resolution.declaration import NO_PRESET, Preset
-from toolcelld.config.resolution.grants import NOTHING, Grant
-from toolcelld.config.resolution.settings import KEYS, Limits, Settings, Standing, lower, resolve, with_env
+from toolcelld.config.resolution import access
+from toolcelld.config.resolution.access import NOTHING, Access
+from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
+from toolcelld.config.resolution.layers import Says, Standing
+from toolcelld.config.resolution.settings import KEYS, Limits, Settings, lower, resolve
 from toolcelld.config.schema import LimitKeys
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
@@ -37,16 +40,10 @@ from toolcelld.files.paths import is_below
 from toolcelld.flavours import FLAVOURS, MARKERS, project_places
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.interpreters import interpreter_of, missing_module, requirements_of
-from toolcelld.policy.profiles import (
-    CONFIG_FILE,
-    PLAIN_ENV,
-    HostPaths,
-    policy_of,
-    policy_of_describing,
-)
+from toolcelld.policy.profiles import CONFIG_FILE, HostPaths, policy_of, policy_of_describing
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
-from toolcelld.policy.trust import Asked, Trusts, most_of_source
+from toolcelld.policy.trust import Trusts, most_of
 from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 
@@ -89,86 +86,71 @@ class Ruleset:
     trusts: Trusts = field(default_factory=Trusts)
     hooks: tuple[Hook, ...] = ()  # in the order of the configuration
 
-    def standing(self, tool: ToolInfo) -> tuple[Standing, Grant | None]:
-        """Return what rules by name may give a tool, and the most that it gets of its needs; None if it is not trusted."""
-        file = tool.file
-        if file.source != PROJECT:
-            return Standing.FULL, most_of_source(self.config, file, NOTHING)
-        if self.config.trust == "all":
-            everything = Grant(True, tuple(self.config.secrets))
-            return Standing.FULL, most_of_source(self.config, file, everything)
-        trusted = self.trusts.of(file)
-        shown = trusted.shown(file, tool.name) if trusted is not None else None
+    def standing(self, tool: ToolInfo) -> tuple[Standing, Says]:
+        """Return what rules by name may give a tool, and the most of what it asks for that the trust in it allows."""
+        if self._needs_no_trust(tool.file):
+            return Standing.FULL, self._most_without_trust(tool.file)
+        shown = self._shown(tool)
         if shown is None:
-            return Standing.UNTRUSTED, None
-        standing = Standing.CHANGED if self.asked(tool).beyond(shown) else Standing.FULL
-        return standing, most_of_source(self.config, file, shown.grant)
+            return Standing.UNTRUSTED, most_of(NOTHING)
+        return Standing.CHANGED if self.asked(tool).lacking(shown) else Standing.FULL, most_of(shown)
 
     def is_trusted(self, tool: ToolInfo) -> bool:
         """Whether a tool is the user's own, or was shown when its project was trusted."""
-        if tool.file.source != PROJECT or self.config.trust == "all":
-            return True
-        trusted = self.trusts.of(tool.file)
-        return trusted is not None and trusted.shown(tool.file, tool.name) is not None
+        return self._needs_no_trust(tool.file) or self._shown(tool) is not None
 
-    def asked(self, tool: ToolInfo) -> Asked:
+    def trusts_file(self, file: ToolFile) -> bool:
+        """Whether a file is the user's own, or of a project that is trusted with it."""
+        return self._needs_no_trust(file) or self.trusts.of(file) is not None
+
+    def _needs_no_trust(self, file: ToolFile) -> bool:
+        return file.source != PROJECT or self.config.trust == "all"
+
+    def _most_without_trust(self, file: ToolFile) -> Says:
+        return {} if file.source != PROJECT else {"network": (WHOLE,), "secrets": tuple(self.config.secrets)}
+
+    def _shown(self, tool: ToolInfo) -> Access | None:
+        trusted = self.trusts.of(tool.file)
+        return trusted.shown(tool.file, tool.name) if trusted is not None else None
+
+    def asked(self, tool: ToolInfo) -> Access:
         """Return what a tool would get beyond the smallest cell if it were trusted."""
-        full = self._resolved(tool.name, tool.declared, tool.file, Standing.FULL)
-        tight = self._resolved(tool.name, tool.declared, tool.file, Standing.CHANGED)
-        return Asked(
-            full.granted.beside(full.needs),
-            tuple(name for name in full.env if name not in tight.env),
-            full.sandbox if _weaker(full, tight) else "",
-        )
+        file = tool.file
+        return access.asked(self.config, tool.name, declare(tool.declared), file.source, file.asked)
 
     def settings(self, tool: ToolInfo) -> Settings:
         """Return the settings that hold for a tool."""
-        return self._decided(tool)[2]
-
-    def _decided(self, tool: ToolInfo) -> tuple[Standing, Grant | None, Settings]:
-        standing, may = self.standing(tool)
-        settings = self._resolved(tool.name, tool.declared, tool.file, standing)
-        if standing is Standing.CHANGED and (trusted := self.trusts.of(tool.file)) is not None:
-            shown = trusted.shown(tool.file, tool.name)
-            asked = self.asked(tool).env
-            settings = with_env(settings, [name for name in asked if shown is not None and name in shown.env])
-        return standing, may, settings
+        return self._resolved(tool.name, tool.declared, tool.file, *self.standing(tool))
 
     def _resolved(
-        self, name: str, declared: Mapping[str, object], file: ToolFile, standing: Standing
+        self, name: str, declared: Mapping[str, object], file: ToolFile, standing: Standing, most: Says
     ) -> Settings:
-        return resolve(
-            self.config,
-            name,
-            declared,
-            file.source,
-            standing,
-            file.asked,
-            PRESETS.get(file.flavour, NO_PRESET),
-        )
+        preset = PRESETS.get(file.flavour, NO_PRESET)
+        return resolve(self.config, name, declared, file.source, standing, most, file.asked, preset)
 
     def permit(self, tool: ToolInfo, project: Project, directory: str) -> Permit:
         """The permit for the calls of a tool in a session with that directory. Raises `Refusal`."""
         name, file = tool.name, tool.file
-        standing, may, settings = self._decided(tool)
+        standing, most = self.standing(tool)
+        if not project.trustworthy and not self._needs_no_trust(file):
+            standing, most = Standing.UNTRUSTED, most_of(NOTHING)  # others can write there now
+        settings = self._resolved(name, tool.declared, file, standing, most)
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, switched_off(name))
-        if not project.trustworthy and file.source == PROJECT and self.config.trust != "all":
-            standing, may = Standing.UNTRUSTED, None  # the trust was given before others could write there
-            settings = self._resolved(name, tool.declared, file, standing)
-        if may is None and self.config.trust == "ask":
+        trusted = standing is not Standing.UNTRUSTED
+        if not trusted and self.config.trust == "ask":
             raise _untrusted(file, name)
-        file = file if may is not None else _without_programs(file)
-        interpreter = self._interpreter(file, project.directory, may)
-        changed = standing is Standing.CHANGED
-        policy, secrets = policy_of(name, file, settings, may, project, self.host_paths, changed=changed)
+        file = file if trusted else _without_programs(file)
+        interpreter = self._interpreter(file, project.directory, trusted=trusted)
+        policy = policy_of(name, file, settings, standing, project, self.host_paths)
+        secrets = settings.access.secrets
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
                 RefusalReason.NEEDS_GRANT,
                 f"{name} may have the secret {homeless[0]}, but nothing says where it comes from.\n"
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
-        spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
+        spec = self._spec(file, directory, settings, policy, interpreter, trusted=trusted)
         spec = replace(
             spec,
             project=project.directory,
@@ -221,41 +203,35 @@ class Ruleset:
         be read is left out. Describing a file runs it, so with trust = "ask" an untrusted one is not described.
         Raises `Refusal`.
         """
-        standing = Standing.FULL
-        may: Grant | None = most_of_source(self.config, file, NOTHING)
-        if file.source == PROJECT and self.config.trust == "all":
-            may = most_of_source(self.config, file, Grant(True, tuple(self.config.secrets)))
-        elif file.source == PROJECT:
-            trusted = self.trusts.of(file)
-            standing = Standing.CHANGED if trusted is not None else Standing.UNTRUSTED
-            may = None if trusted is None else most_of_source(self.config, file, trusted.shown_of(file).grant)
-        if may is None and self.config.trust == "ask":
+        standing, most = Standing.FULL, self._most_without_trust(file)
+        if not self._needs_no_trust(file):
+            trust = self.trusts.of(file)
+            standing = Standing.UNTRUSTED if trust is None else Standing.CHANGED
+            most = {**most_of(NOTHING if trust is None else trust.together(file)), "env": ()}
+        trusted = standing is not Standing.UNTRUSTED
+        if not trusted and self.config.trust == "ask":
             raise _untrusted(file, os.path.basename(file.path))
-        settings = self._resolved(file.stem, {}, file, standing)
-        file = file if may is not None else _without_programs(file)
+        settings = self._resolved(file.stem, {"secrets": [*self.config.secrets]}, file, standing, most)
+        file = file if trusted else _without_programs(file)
         root = ""
         # Scripts look upwards for what they import, also in a project that is not trusted; its calls may read it, too.
-        if file.source == PROJECT and (may is not None or file.engine is not None):
+        if file.source == PROJECT and (trusted or file.engine is not None):
             root = self.root_of(file)
-            if may is None and is_below(self.host_paths.home, root):
+            if not trusted and is_below(self.host_paths.home, root):
                 root = ""
-        interpreter = self._interpreter(file, root, may)
-        policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
+        interpreter = self._interpreter(file, root, trusted=trusted)
+        policy = policy_of_describing(file, settings, self.host_paths)
         directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"
         if root and policy.enclosure != "none":
             # A file may import the project's own packages; what it can write is still nothing.
             policy = replace(policy, readable=(*policy.readable, root))
-        spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
+        spec = self._spec(file, directory, settings, policy, interpreter, trusted=trusted)
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
 
-    def _interpreter(self, file: ToolFile, root: str, may: Grant | None) -> Interpreter | None:
+    def _interpreter(self, file: ToolFile, root: str, *, trusted: bool) -> Interpreter | None:
         paths = self.host_paths
-        return interpreter_of(file, paths.home, root=root, trusted=may is not None, packages=paths.packages)
-
-    def trusts_file(self, file: ToolFile) -> bool:
-        """Whether a file is the user's own, or of a project that is trusted with it."""
-        return file.source != PROJECT or self.config.trust == "all" or self.trusts.of(file) is not None
+        return interpreter_of(file, paths.home, root=root, trusted=trusted, packages=paths.packages)
 
     def root_of(self, file: ToolFile) -> str:
         """Return the root of the project of a file. Blocks on the file system."""
@@ -279,37 +255,25 @@ class Ruleset:
         file: ToolFile,
         directory: str,
         settings: Settings,
-        may: Grant | None,
         policy: SandboxPolicy,
-        secrets: Iterable[str],
         interpreter: Interpreter | None,
+        *,
+        trusted: bool,
     ) -> CellSpec:
         environment, places = self.host_paths.environment, self.config.secrets
-        names = [name for name in settings.env if may is not None or name in PLAIN_ENV]
         spec = CellSpec(
             file=file,
             directory=directory,
-            environment=_granted_environment(environment, names, file.programs),
-            requirements=requirements_of(file, trusted=may is not None),
+            environment=_granted_environment(environment, settings.access.env, file.programs),
+            requirements=requirements_of(file, trusted=trusted),
             limits=_of_cell(settings.limits),
             policy=policy,
             secrets=SecretRefs(
-                tuple((name, places[name]) for name in secrets if name in places), environment
+                tuple((name, places[name]) for name in settings.access.secrets if name in places), environment
             ),
         )
         # An environment that is built of requirements takes its place when the cell starts.
         return spec.beside(interpreter) if not spec.requirements else spec
-
-
-_STRENGTH = ("none", "baseline", "auto", "strict")
-
-
-def _weaker(full: Settings, tight: Settings) -> bool:
-    """Whether rules by name give a weaker sandbox, or a profile that the tool would not have without them."""
-    if full.profile is not None:
-        return full.sandbox != tight.sandbox
-    base = tight.sandbox if tight.profile is None else tight.profile.base
-    return _STRENGTH.index(full.sandbox) < _STRENGTH.index(base)
 
 
 def _untrusted(file: ToolFile, name: str) -> Refusal:

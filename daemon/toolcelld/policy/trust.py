@@ -17,20 +17,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, project_directory
-from toolcelld.config.load import Config
-from toolcelld.config.resolution.grants import NOTHING, Grant
+from toolcelld.catalog.discovery.sources import ToolFile, project_directory
+from toolcelld.config.hosts import network_entries, network_value
+from toolcelld.config.resolution.access import Access
+from toolcelld.config.resolution.layers import Says
 from toolcelld.store import Store
 
 __all__ = [
     "TRUSTED_MAX",
-    "Asked",
     "Trusted",
     "Trusts",
     "digest_of",
     "forget",
     "keep",
-    "most_of_source",
+    "most_of",
     "recall",
 ]
 
@@ -39,42 +39,13 @@ TRUSTED_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a tool would get beyond the smallest cell: by what its file asks for, and by rules with its name.
-
-    Attributes:
-        grant: Network and secrets.
-        env: Variables that rules pass to it.
-        sandbox: The weaker sandbox that a rule gives it; empty for none.
-    """
-
-    grant: Grant = NOTHING
-    env: tuple[str, ...] = ()
-    sandbox: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.grant or self.env or self.sandbox)
-
-    def beyond(self, shown: Asked) -> Asked:
-        """Return the part that was not shown."""
-        return Asked(
-            self.grant.lacking(shown.grant),
-            tuple(name for name in self.env if name not in shown.env),
-            "" if self.sandbox == shown.sandbox else self.sandbox,
-        )
-
-
-ASKS_NOTHING: Final = Asked()
-
-
-@dataclass(frozen=True, slots=True)
 class Trusted:
     """A trusted project.
 
     Attributes:
         directory: Its directory, resolved.
-        tools: What was shown of each tool, by the file's path relative to the directory, and the tool's name. A file
-            that could not be described has an entry with an empty name.
+        tools: What was shown of each tool, as `access.asked` returns it, by the file's path relative to the directory, and
+            the tool's name. A file that could not be described has an entry with an empty name.
         python: The interpreter that was shown; empty for Toolcell's own.
         programs: The directories of programs that were shown.
         pins: The digests of its files; empty if the trust is in any code.
@@ -82,7 +53,7 @@ class Trusted:
     """
 
     directory: str
-    tools: Mapping[tuple[str, str], Asked] = field(default_factory=dict[tuple[str, str], Asked])
+    tools: Mapping[tuple[str, str], Access] = field(default_factory=dict[tuple[str, str], Access])
     python: str = ""
     programs: tuple[str, ...] = ()
     pins: frozenset[str] = frozenset()
@@ -96,27 +67,18 @@ class Trusted:
             and (file.python or "", file.programs) == (self.python, self.programs)
         )
 
-    def shown(self, file: ToolFile, tool: str) -> Asked | None:
+    def shown(self, file: ToolFile, tool: str) -> Access | None:
         """Return what was shown of a tool, or None if it is new."""
         return self.tools.get((self.path_of(file), tool))
 
-    def shown_of(self, file: ToolFile) -> Asked:
-        """Return what was shown of all tools of a file together."""
-        path, together = self.path_of(file), ASKS_NOTHING
-        for (other, _), asked in self.tools.items():
-            if other == path:
-                together = Asked(
-                    together.grant.beside(asked.grant), tuple(dict.fromkeys((*together.env, *asked.env)))
-                )
-        return together
-
-    @property
-    def grant(self) -> Grant:
-        """Network and secrets of all tools together."""
-        together = NOTHING
-        for asked in self.tools.values():
-            together = together.beside(asked.grant)
-        return together
+    def together(self, file: ToolFile | None = None) -> Access:
+        """Return what was shown of all tools of a file together, or of all files."""
+        path = file and self.path_of(file)
+        return Access.of(
+            ("trust", most_of(asked), True)
+            for (other, _), asked in self.tools.items()
+            if path in (None, other)
+        )
 
     def path_of(self, file: ToolFile) -> str:
         """Return the path of a file as `tools` has it."""
@@ -154,23 +116,9 @@ class Trusts:
         return Trusts({place: it for place, it in self.by_directory.items() if place != directory})
 
 
-def most_of_source(config: Config, file: ToolFile, grant: Grant) -> Grant:
-    """Return a grant under what [source.NAME] allows the files of a source.
-
-    For the user's own sources the table is the grant itself.
-    """
-    section = config.sources.get(file.source)
-    if section is None:
-        return grant if file.source == PROJECT else NOTHING
-    if file.source != PROJECT:
-        return Grant(section.network, section.secrets)
-    said = section.model_fields_set
-    return grant.within(
-        Grant(
-            section.network if "network" in said else True,
-            section.secrets if "secrets" in said else grant.secrets,
-        )
-    )
+def most_of(shown: Access) -> Says:
+    """Return the most of what a tool asks for that a trust allows, as a layer says it."""
+    return {"network": shown.network, "secrets": shown.secrets, "env": shown.env}
 
 
 def digest_of(files: Iterable[ToolFile]) -> str:
@@ -196,12 +144,15 @@ async def recall(store: Store) -> Trusts:
 
 
 def _read(directory: str, terms: dict[str, Any], granted_at: float) -> Trusted:
-    tools: dict[tuple[str, str], Asked] = {}
+    tools: dict[tuple[str, str], Access] = {}
     for it in cast("list[dict[str, Any]]", terms["tools"]):
         network: object = it["network"]
-        hosts = network if isinstance(network, bool) else _strings(network)
-        asked = Asked(Grant(hosts, _strings(it["secrets"])), _strings(it["env"]), str(it["sandbox"]))
-        tools[str(it["path"]), str(it["tool"])] = asked
+        tools[str(it["path"]), str(it["tool"])] = Access(
+            profile=str(it["sandbox"]),
+            network=network_entries(network if isinstance(network, bool) else _strings(network)),
+            secrets=_strings(it["secrets"]),
+            env=_strings(it["env"]),
+        )
     pins = _strings(terms["pins"])
     if terms["pinned"] and not pins:
         raise ValueError("a pin on nothing would be a trust in everything")
@@ -228,10 +179,10 @@ async def keep(store: Store, trusted: Trusted) -> bool:
             {
                 "path": path,
                 "tool": tool,
-                "network": asked.grant.network,
-                "secrets": asked.grant.secrets,
+                "network": network_value(asked.network),
+                "secrets": asked.secrets,
                 "env": asked.env,
-                "sandbox": asked.sandbox,
+                "sandbox": asked.profile,
             }
             for (path, tool), asked in trusted.tools.items()
         ],

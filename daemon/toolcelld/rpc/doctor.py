@@ -102,8 +102,8 @@ def diagnose(
         store: The database.
     """
     # A tool that no rule speaks of: its name fits no pattern but those for all.
-    settings = resolve(ruleset.config, "", {}, "")
-    enclosure = enclosure_of(settings, ruleset.host_paths.host)
+    access = resolve(ruleset.config, "", {}, "").access
+    enclosure = enclosure_of(access, ruleset.host_paths.host)
     findings = [
         *_profiles(ruleset, enclosure),
         *_layers(ruleset, enclosure),
@@ -116,7 +116,7 @@ def diagnose(
         _kept(kept),
         *_database(store),
     ]
-    return Diagnosis(settings.sandbox, enclosure, tuple(findings))
+    return Diagnosis(access.sandbox, enclosure, tuple(findings))
 
 
 def _profiles(ruleset: Ruleset, used: Enclosure | None) -> Iterator[Finding]:

@@ -6,16 +6,15 @@ one look. Its digest is the proof of that: other code by the time of the grant i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, project_directory
-from toolcelld.config.resolution.grants import Grant
+from toolcelld.config.resolution.access import NOTHING
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Asked, Trusted, digest_of
+from toolcelld.policy.trust import Trusted, digest_of
 from toolcelld.rpc.messages.encoding import encode_problem, timestamp
 
 __all__ = ["TrustRequest", "encode_trusted", "is_of"]
@@ -87,7 +86,7 @@ class TrustRequest:
             programs=first.programs if first is not None else (),
             pins=frozenset(file.digest for file in self.files) if pinned else frozenset[str](),
         )
-        shown = {(trusted.path_of(file), ""): Asked() for file in self.files}
+        shown = {(trusted.path_of(file), ""): NOTHING for file in self.files}
         shown |= {(trusted.path_of(tool.file), tool.name): self.ruleset.asked(tool) for tool in self.tools}
         return replace(trusted, tools=shown)
 
@@ -116,21 +115,22 @@ class TrustRequest:
         return pb.ToolAsks(
             tool=tool.name,
             path=tool.path,
-            network=_hosts(asked.grant),
-            secrets=asked.grant.secrets,
+            network=asked.network,
+            secrets=asked.secrets,
             env=asked.env,
-            sandbox=asked.sandbox,
-            state="new" if shown is None else "more" if asked.beyond(shown) else "granted",
+            sandbox=asked.profile,
+            state="new" if shown is None else "more" if asked.lacking(shown) else "granted",
         )
 
 
 def encode_trusted(trusted: Trusted) -> pb.TrustInfo:
     """A trust as operators see it."""
+    together = trusted.together()
     return pb.TrustInfo(
         directory=trusted.directory,
         pinned=bool(trusted.pins),
-        network=_hosts(trusted.grant),
-        secrets=trusted.grant.secrets,
+        network=together.network,
+        secrets=together.secrets,
         granted=timestamp(trusted.granted_at),
     )
 
@@ -143,9 +143,3 @@ def _unfit(directory: str, home: str) -> str:
     if home == directory or home.startswith(directory.rstrip("/") + "/"):
         return "it contains your home directory"
     return ""
-
-
-def _hosts(grant: Grant) -> Iterable[str]:
-    if grant.network is True:
-        return ("*",)
-    return grant.network or ()

@@ -82,7 +82,6 @@ def settings(limits: Limits) -> Settings:
         limits=limits,
         isolation="worker",
         output="head",
-        env=(),
         enabled=True,
         read_only=False,
         destructive=False,

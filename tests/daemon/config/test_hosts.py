@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.config.hosts import HostEntry, covers, entry_for, is_granted, is_named, ports_of
-from toolcelld.config.resolution.grants import Grant
+from toolcelld.config.resolution.access import Access
+from toolcelld.config.resolution.layers import Layer
 
 NAMES = st.sampled_from(["org", "x.org", "a.x.org", "b.a.x.org", "xx.org", "127.0.0.1", "[::1]"])
 
@@ -70,9 +71,14 @@ def test_every_entry_covers_itself(entry: str) -> None:
 
 
 def test_a_wide_entry_lends_no_port_that_it_does_not_have() -> None:
-    asked = Grant(("x.example.org:22", "x.example.org"))
-    assert asked.within(Grant(("*.example.org",))) == Grant(("x.example.org",))
-    assert asked.lacking(Grant(("*.example.org:22",))) == Grant(("x.example.org",))
+    asked = ("x.example.org:22", "x.example.org")
+    layers: list[Layer] = [
+        ("asked", {"network": asked}, True),
+        ("held", {"network": ("*.example.org",)}, False),
+    ]
+    assert Access.of(layers).network == ("x.example.org",)
+    lacking = Access(network=asked).lacking(Access(network=("*.example.org:22",)))
+    assert lacking == Access(network=("x.example.org",))
 
 
 def test_a_name_can_be_resolved_whichever_of_its_ports_is_granted() -> None:

@@ -104,9 +104,9 @@ def test_grants_of_variables_add_up() -> None:
         rules=(("lint", ToolSection(env=("RUFF_*",))),),
     )
     settings = resolve(config, "lint", {}, "team")
-    assert settings.env == ("PATH", "HOME", "LANG", "LC_*", "TZ", "TEAM_URL", "RUFF_*")
+    assert settings.access.env == ("PATH", "HOME", "LANG", "LC_*", "TZ", "TEAM_URL", "RUFF_*")
     assert settings.origin("env") == "default, config [source.team], config [tool.lint]"
-    assert resolve(config, "other", {}, "project").env == Config().defaults.env
+    assert resolve(config, "other", {}, "project").access.env == Config().defaults.env
 
 
 def test_a_tool_can_be_switched_off() -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.discovery.sources import ToolFile
+from toolcelld.config.hosts import network_entries
 from toolcelld.config.load import Config
-from toolcelld.config.resolution.grants import Grant
+from toolcelld.config.resolution.access import Access
 from toolcelld.config.schema import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
 from toolcelld.environments.engine import Engine
 from toolcelld.errors import Refusal, RefusalReason
@@ -25,7 +26,7 @@ from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Asked, Trusted, Trusts
+from toolcelld.policy.trust import Trusted, Trusts
 from toolcelld.sandbox.policy import OPEN
 
 HOME = "/home/me"
@@ -88,7 +89,11 @@ def trusted(
     pins: tuple[str, ...] = (),
     **interpreter: Any,
 ) -> Trusts:
-    shown = {(".toolcell/tools/t.py", "t"): Asked(Grant(network, secrets), env, sandbox)}
+    shown = {
+        (".toolcell/tools/t.py", "t"): Access(
+            sandbox, network=network_entries(network), secrets=secrets, env=env
+        )
+    }
     return Trusts().beside(Trusted(WORK, shown, pins=frozenset(pins), **interpreter))
 
 
@@ -418,7 +423,7 @@ def test_an_untrusted_file_declares_no_more_than_the_defaults() -> None:
 def test_a_tool_that_is_new_in_a_trusted_project_was_not_shown() -> None:
     rules = config(tool={"secrets": ["TOKEN"], "sandbox": "none"})
     other = Trusts().beside(
-        Trusted(WORK, {(".toolcell/tools/t.py", "other"): Asked(Grant(True, ("TOKEN",)))})
+        Trusted(WORK, {(".toolcell/tools/t.py", "other"): Access(network=("*",), secrets=("TOKEN",))})
     )
     found = permitted(rules, source="project", trusts=other)
     assert (secrets(found), found.policy.enclosure) == ((), "strict")
@@ -495,23 +500,6 @@ def test_describing_neither_writes_nor_speaks(source: str) -> None:
 def test_describing_an_untrusted_file_shows_it_no_secret() -> None:
     ruleset = Ruleset(config(tool={"secrets": ["TOKEN"]}), HostPaths(ALL, HOME))
     assert secrets(ruleset.describing(tool_file("project"))) == ()
-
-
-# The arithmetic
-
-HOSTS = st.booleans() | st.lists(st.sampled_from(["a.com", "b.com", "*.c.com", "x.c.com"]), min_size=1).map(
-    tuple
-)
-GRANTS = st.builds(Grant, HOSTS, st.lists(st.sampled_from(["A", "B"]), unique=True).map(tuple))
-
-
-@given(GRANTS, GRANTS)
-def test_what_is_within_and_what_is_lacking_are_all_that_was_asked_for(asked: Grant, most: Grant) -> None:
-    within = asked.within(most)
-    assert not within.lacking(most)
-    assert bool(asked.lacking(most)) == bool(asked.lacking(within))
-    assert not asked.lacking(asked.beside(most))
-    assert not most.lacking(asked.beside(most))
 
 
 def test_in_a_source_of_the_user_only_its_own_tools_write() -> None:

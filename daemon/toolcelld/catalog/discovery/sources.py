@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from toolcell import _paths
 from toolcell._file_kinds import kind_of
 from toolcelld.catalog.discovery.packaged import packaged_tools
-from toolcelld.config.load import Config, ConfigError
+from toolcelld.config.load import PROJECT, Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.environments.engine import Engine, EngineName
@@ -28,8 +28,6 @@ __all__ = [
     "BUILTIN", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",
 ]  # fmt: skip
 
-PROJECT = "project"
-"""The only source that is not the user's own."""
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
 BUILTIN = "builtin"
 """The pack whose names are protected, so that it comes before all other sources."""
