@@ -169,7 +169,8 @@ async def test_an_agent_uses_the_bridge_that_install_told_it_of(
         pytest.skip("the agent's program is not installed: make test-agents")
     toolcell = shutil.which("toolcell", path=str(Path(sys.executable).parent))
     assert toolcell
-    await ran([toolcell, "mcp", "install", name, "--write"], kit, home, {})
+    path = f"{(PROGRAMS | MORE)[name].parent}:{os.environ['PATH']}"  # Claude's and Codex's own commands write
+    await ran([toolcell, "mcp", "install", name, "--write"], kit, home, {"PATH": path})
     if name == "gemini":
         _choose_the_key(home / ".gemini" / "settings.json")
 
