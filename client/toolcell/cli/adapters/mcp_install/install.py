@@ -61,7 +61,7 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
     elif not context.quiet:
         print_prose(_said(path, host, changed, by, remove=remove))
         if lost:
-            say = f"It has no option for these lines, by which {host.title} waits for the tools and their results:"
+            say = f"It has no option for these lines, without which {host.title} may begin before the tools are there:"
             print(
                 prose(f"{say} put them below [{host.outer}.{NAME}] in {path}.", sys.stderr), file=sys.stderr
             )
