@@ -18,7 +18,7 @@ from typing import Any, cast
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.tables import print_prose, prose
+from toolcell.cli._ui.prose import print_prose, prose
 
 from . import json_edit, own_command
 from .hosts import HOSTS, NAME, McpHost
