@@ -67,7 +67,7 @@ PROJECT_FILES = {
 WORKSPACE = {"TOOLCELL_DIRECTORY": "${workspaceFolder}"}
 
 
-def install(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def install(home: Path, *words: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
     """The command, within this process: the tests run it some hundred times."""
     clean = dict.fromkeys(os.environ) | {"PATH": str(home / "bin"), "HOME": str(home)} | environment
     with contextlib.chdir(home):
