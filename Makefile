@@ -196,9 +196,8 @@ lock: | $(BIN)/pip ## the lock, after a change of dependencies in pyproject.toml
 	$$compile --constraints $(LOCK) >$(VENV)/runtime.txt && \
 	$(BIN)/python .ci/lock/sbom.py <$(VENV)/runtime.txt >.ci/lock/toolcell.cdx.json
 
-generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, the references of the command and the configuration, and the list of npm packages
+generate: $(READY) ## the wire types, after an edit of a .proto, completion, the references of the command and the configuration, and the list of npm packages
 	@$(BIN)/python proto/generate.py
-	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
 	@$(BIN)/python -m toolcell.cli._command_line.page >docs/commands.md
 	@$(BIN)/python -m toolcelld.config.reference >docs/configuration.md
 	@sbom=$(SCRIPTS)/scripts; \

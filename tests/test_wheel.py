@@ -18,7 +18,6 @@ PACKAGES = {"toolcell", "toolcelld", "toolcell_proto"}
 SHARED = {
     "bash-completion/completions/toolcell": "docs/completion/toolcell.bash",
     "fish/vendor_completions.d/toolcell.fish": "docs/completion/toolcell.fish",
-    "man/man1/toolcell.1": "docs/toolcell.1",
     "systemd/user/toolcelld.service": "systemd/toolcelld.service",
     "zsh/site-functions/_toolcell": "docs/completion/toolcell.zsh",
 }

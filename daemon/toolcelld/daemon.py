@@ -105,7 +105,9 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         # Cells, and what they get.
         self.groups = cgroups
         self._temporary_directories = TemporaryDirectories(os.path.join(state, "scratch"), tasks)
-        self._zygote = Zygote(sys.executable, _log_zygote, cgroups, zygote)
+        self._zygote = Zygote(
+            sys.executable, _log_zygote, cgroups, zygote, immortal=config.daemon.immortal_objects
+        )
         self._preforks = Preforks(self._zygote, tasks, self._temporary_directories)
         self._environments = Environments(
             os.path.join(state, "environments"),

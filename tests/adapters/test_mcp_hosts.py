@@ -169,7 +169,12 @@ async def test_an_agent_uses_the_bridge_that_install_told_it_of(
         pytest.skip("the agent's program is not installed: make test-agents")
     toolcell = shutil.which("toolcell", path=str(Path(sys.executable).parent))
     assert toolcell
-    await ran([toolcell, "mcp", "install", name, "--write"], kit, home, {})
+    path = f"{(PROGRAMS | MORE)[name].parent}:{os.environ['PATH']}"  # Claude's and Codex's own commands write
+    told = await ran([toolcell, "mcp", "install", name, "--write"], kit, home, {"PATH": path})
+    if name == "codex":  # what its command has no option for, and a person is told to add
+        file, lines = home / ".codex" / "config.toml", re.findall(r"^  (\w+ = .*\n)", told, re.MULTILINE)
+        head = "[mcp_servers.toolcell]\n"
+        file.write_text(file.read_text().replace(head, head + "".join(lines)))
     if name == "gemini":
         _choose_the_key(home / ".gemini" / "settings.json")
 

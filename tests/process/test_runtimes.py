@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -18,6 +19,8 @@ from toolcell_proto.v1 import operator_pb2
 from toolcelld.cell.zygote import BACKOFF_SECONDS, STEADY_SECONDS, Zygote, _ZygoteProcess  # pyright: ignore[reportPrivateUsage]
 from toolcelld.pool.prefork import READY_MAX
 from toolcelld.worker.keeper import children
+from toolcelld.worker.zygote.immortal import IMMORTAL, is_supported
+from toolcelld.worker.zygote.launch import launch
 
 pytestmark = pytest.mark.anyio
 
@@ -76,6 +79,38 @@ async def test_a_zygote_is_started_again_after_a_jittered_wait_that_grows_while_
         await runtime.aclose()
     assert len(pids) == len(longest)
     assert drawn == [(0.0, most) for most in longest]
+
+
+@pytest.mark.parametrize("immortal", [True, False])
+async def test_a_zygote_makes_objects_immortal_only_where_the_configuration_has_it_so(immortal: bool) -> None:
+    ahead = launch(sys.executable)  # before the configuration is read
+    runtime = Zygote(sys.executable, print, launched=ahead, immortal=immortal)
+    try:
+        await runtime.start()
+        assert runtime.pid is not None
+        assert (runtime.pid == ahead.process.pid) is immortal
+        words = Path(f"/proc/{runtime.pid}/cmdline").read_text().split("\0")
+        assert ("immortal" in words) is immortal
+    finally:
+        await runtime.aclose()
+        ahead.close()
+    assert ahead.process.returncode is not None
+
+
+@pytest.mark.parametrize("immortal", [True, False])
+async def test_a_worker_finds_shared_objects_immortal_where_that_is_supported_and_wanted(
+    immortal: bool, make_daemon: Callable[[], RunningDaemon]
+) -> None:
+    daemon = make_daemon()
+    daemon.config.write_text(f"[daemon]\nimmortal_objects = {str(immortal).lower()}\n")
+    daemon.tool(
+        "count",
+        "import sys\nfrom toolcell import tool\n\n@tool\ndef count() -> int:\n    return sys.getrefcount(tool)\n",
+    )
+    daemon.start()
+    async with daemon.connect() as session:
+        outcome = await session.call("count")
+    assert (outcome.details == IMMORTAL) is (immortal and is_supported()), outcome
 
 
 @pytest.mark.slow

@@ -74,6 +74,7 @@ class Zygote:
         on_stderr: Called with each line that the zygote prints to stderr.
         cgroups: The cgroups for its cells; none by default.
         launched: The process for the first start; launched by it by default.
+        immortal: As in `launch`; one that was launched with it is ended where it is False. Default: True.
         jitter: Draws a wait between two bounds, in seconds; uniform by default.
         clock: Returns the time in seconds; monotonic by default.
     """
@@ -84,6 +85,8 @@ class Zygote:
         on_stderr: Callable[[str], None],
         cgroups: CgroupTree | None = None,
         launched: LaunchedZygote | None = None,
+        *,
+        immortal: bool = True,
         jitter: Callable[[float, float], float] = random.uniform,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -91,6 +94,10 @@ class Zygote:
         self._jitter = jitter
         self.cgroups = cgroups or CgroupTree()
         self._on_stderr = on_stderr
+        self._immortal = immortal
+        if launched is not None and not immortal:  # before the configuration was read
+            launched.close()
+            launched = None
         self._launched = launched
         self._lock = asyncio.Lock()
         self._process: _ZygoteProcess | None = None
@@ -128,7 +135,9 @@ class Zygote:
             delay_max = BACKOFF_SECONDS[min(self._failures, len(BACKOFF_SECONDS) - 1)]
             await asyncio.sleep(self._jitter(0.0, delay_max))
             launched, self._launched = self._launched, None
-            self._process = await _ZygoteProcess.start(self.interpreter, self._on_stderr, launched)
+            self._process = await _ZygoteProcess.start(
+                self.interpreter, self._on_stderr, launched, immortal=self._immortal
+            )
             self._started = self._clock()
             return self._process
 
@@ -179,11 +188,16 @@ class _ZygoteProcess:
 
     @classmethod
     async def start(
-        cls, interpreter: str, on_stderr: Callable[[str], None], launched: LaunchedZygote | None
+        cls,
+        interpreter: str,
+        on_stderr: Callable[[str], None],
+        launched: LaunchedZygote | None,
+        *,
+        immortal: bool,
     ) -> _ZygoteProcess:
         if launched is None:
             try:
-                launched = await asyncio.to_thread(launch, interpreter)
+                launched = await asyncio.to_thread(launch, interpreter, immortal=immortal)
             except OSError as error:
                 raise ZygoteFailed(
                     f"{interpreter}: {error.strerror}; is the interpreter's path right?"

@@ -62,6 +62,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "linger": "how long calls go on without their client, unless it says; an hour at most",
         "safe_directories": "exact paths that may belong to other users, or be writable by them",
         "flavours": "other systems whose directories of tools are looked in",
+        "immortal_objects": "cells share [more of their memory](performance.md#memory-of-a-cell) (CPython 3.12 and 3.13); read at the start of the daemon",
         "packs": "packs of tools that ship with Toolcell",
     },
     "defaults": {

@@ -254,6 +254,8 @@ class DaemonSection(Section):
     safe_directories: Places = ()
     # Other systems whose directories of tools are looked in.
     flavours: tuple[FlavourName, ...] = OTHER_FLAVOURS
+    # Counts of references that no worker writes to: what cells share stays shared. CPython 3.12 and 3.13 only.
+    immortal_objects: StrictBool = True
     # Tools that ship with Toolcell; each pack is a source of its name.
     packs: tuple[PackName, ...] = ()
 

@@ -1,6 +1,7 @@
 """The entry of a zygote, and of an interpreter that a cell executes.
 
     python -I …/worker/__main__.py CONTROL ROOT…              a zygote, by the daemon's own interpreter
+    python -I …/worker/__main__.py immortal CONTROL ROOT…     the same, which makes its objects immortal
     python -I -S …/worker/__main__.py cell FACTS ROOT…        a worker in a confined cell, by another interpreter
 
 This is run as a file and not as a module, because the interpreter may be one that the user chose, without this
@@ -40,8 +41,8 @@ class _Roots:
 
 def main() -> None:
     word, *rest = sys.argv[1:]
-    executed = word == "cell"
-    roots = rest[1:] if executed else rest
+    executed, immortal = word == "cell", word == "immortal"
+    roots = rest[1:] if executed or immortal else rest
     sys.meta_path.insert(0, _Roots(roots))
     if executed:
         _resume(rest[0])
@@ -57,7 +58,7 @@ def main() -> None:
     from toolcelld.worker.zygote import process
 
     os.register_at_fork = registered
-    process.main(int(word), tuple(roots), fork_hooks)
+    process.main(int(rest[0] if immortal else word), tuple(roots), fork_hooks, immortal=immortal)
 
 
 def _resume(facts: str) -> None:

@@ -1,4 +1,4 @@
-"""What `--help` and the manual page say: every command, in a group, with examples that are command lines of Toolcell."""
+"""What `--help` and docs/commands.md say: every command, in a group, with examples that are command lines of Toolcell."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from tests.cli.command_lines import PROGRAM, parse
 
 from toolcell._version import VERSION
 from toolcell.cli._command_line.help import EXAMPLES, EXIT_CODES, GROUPS
-from toolcell.cli._command_line.man_page import ENVIRONMENT, man_page, roff
-from toolcell.cli._command_line.page import page
+from toolcell.cli._command_line.page import ENVIRONMENT, page
 from toolcell.cli._ui.exit_codes import Exit
 
-MAN_PAGE = Path(__file__).parents[3] / "docs" / "toolcell.1"
+PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 
 
 def commands(command: Any = PROGRAM, words: str = "") -> Iterator[tuple[str, Any]]:
@@ -64,20 +63,8 @@ def test_the_version_is_an_option_too() -> None:
     assert shown("--version") == shown("version") == f"toolcell {VERSION}\n"
 
 
-def test_the_manual_page_is_that_of_the_command() -> None:
-    assert MAN_PAGE.read_text(encoding="utf-8") == man_page(), "run: make generate"
-
-
 def test_the_page_of_the_command_is_that_of_the_command() -> None:
-    assert MAN_PAGE.with_name("commands.md").read_text(encoding="utf-8") == page(), "run: make generate"
-
-
-def test_no_text_is_a_request_of_roff() -> None:
-    assert roff(".so /etc/passwd") == r"\&.so /etc/passwd"
-    assert roff("'x \\n") == r"\&'x \en"
-    lines = MAN_PAGE.read_text(encoding="utf-8").splitlines()
-    requests = {line.split()[0] for line in lines if line.startswith((".", "'"))}
-    assert requests <= {".TH", ".SH", ".SS", ".TP", ".B", ".PP", ".nf", ".fi", ".RS", ".RE"}
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: make generate"
 
 
 READ = re.compile(r"(?:environ(?:ment)?(?:\.get\(|\[)|_absolute\()\"([A-Z_]+)\"|\"(TOOLCELL_[A-Z_]+)\"")
@@ -96,7 +83,7 @@ OF_OTHERS = {
 }
 
 
-def test_every_variable_that_the_code_reads_is_on_the_manual_page() -> None:
+def test_every_variable_that_the_code_reads_is_on_the_page_of_the_command() -> None:
     root = Path(__file__).parents[3]
     sources = [path for place in ("client", "daemon") for path in sorted((root / place).rglob("*.py"))]
     read = {name for path in sources for pair in READ.findall(path.read_text()) for name in pair if name}

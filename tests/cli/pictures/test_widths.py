@@ -15,7 +15,8 @@ from tests.cli.conftest import Project
 from tests.cli.pictures.recording import record
 from tests.cli.pictures.scenes import HELPS, SCENES, Scene, stage
 
-from toolcell.cli._ui.tables import BOLD, GREEN, RED, width_of
+from toolcell.cli._ui.prose import RED, width_of
+from toolcell.cli._ui.tables import BOLD, GREEN
 
 NARROW, USUAL, WIDE = 60, 80, 200
 STYLE = re.compile(r"\x1b\[([\d;]*)m")

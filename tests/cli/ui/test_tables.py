@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell.cli._ui.tables import filled, fitted, print_facts, print_prose, print_table, width_of, wrapped
+from toolcell.cli._ui.prose import filled, fitted, print_prose, width_of, wrapped
+from toolcell.cli._ui.tables import print_facts, print_table
 
 ESCAPE = re.compile(r"\x1b\[(\d+)m")
 CALLS = ("CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY")
@@ -59,7 +61,7 @@ def test_no_column_of_a_table_loses_its_meaning(
     assert "…" not in text
 
 
-def test_the_narrower_a_terminal_is_the_more_stands_below(
+def test_where_a_table_has_no_room_each_row_is_a_list(
     terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shown(columns: int) -> list[str]:
@@ -70,10 +72,8 @@ def test_the_narrower_a_terminal_is_the_more_stands_below(
         return plain(capsys.readouterr().out).splitlines()
 
     assert shown(80) == ["ID   STATE  FILE", "c-1  ok     /a/b.py", "c-2  idle   /c.py"]
-    assert shown(18) == ["ID   STATE", "    FILE", "c-1  ok", "    /a/b.py", "c-2  idle", "    /c.py"]
-    assert shown(9) == [
-        "ID     c-1", "STATE  ok", "FILE   /a/b.py", "", "ID     c-2", "STATE  idle", "FILE   /c.py",
-    ]  # fmt: skip
+    as_lists = ["ID     c-1", "STATE  ok", "FILE   /a/b.py", "", "ID     c-2", "STATE  idle", "FILE   /c.py"]
+    assert shown(16) == shown(9) == as_lists
 
 
 def test_colours_are_red_green_and_bold_and_only_where_they_are_wanted(
@@ -94,6 +94,9 @@ def test_colours_are_red_green_and_bold_and_only_where_they_are_wanted(
     terminal.delenv("NO_COLOR")
     terminal.setenv("TERM", "dumb")
     assert not codes()
+    of_width(terminal, 200)
+    print_table(CALLS, ROWS[:2], wrap=("TOOL", "STATE", "DIRECTORY"))
+    assert len(capsys.readouterr().out.splitlines()) == 3
     terminal.setenv("TERM", "xterm")
     terminal.setattr(sys.stdout, "isatty", lambda: False)
     assert not codes()
@@ -114,6 +117,39 @@ def test_what_a_cell_says_controls_no_terminal(
         print_table(("A", "STATE"), [("\x1b[2Jred\x1b[31m", "ok\x07")], wrap=("A",))
         print_facts([("name", "\x1b[2Jvalue")])
         assert set(ESCAPE.findall(capsys.readouterr().out)) <= {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["[red]a[/red]", "[link=https://a.example]b[/link]", "[/]", "\\[bold]", ":warning:", "x" * 10_000, "語" * 5_000, "[" * 10_000,
+     "'a' 1.5 https://a.example /a/b.py True"],
+    ids=lambda cell: cell[:12],
+)  # fmt: skip
+def test_what_a_cell_says_is_no_markup(
+    cell: str, terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_width(terminal, 100)
+    print_table(("ID", "FILE"), [("c-1", cell), (cell[:20], "c-2")], wrap=("FILE",))
+    text = capsys.readouterr().out
+    assert set(ESCAPE.findall(text)) <= {"0", "1"}
+    assert "".join(cell.split()) in "".join(plain(text).split()).replace("c-1", "").replace("FILE", "")
+    assert max(map(width_of, plain(text).splitlines())) <= 100
+
+
+def test_rich_is_loaded_for_a_terminal_alone() -> None:
+    code = """
+import sys
+from toolcell.cli._ui.tables import print_table
+print_table(("A",), [("a",)])
+assert not any(name.partition(".")[0] == "rich" for name in sys.modules)
+sys.stdout.isatty = lambda: True
+print_table(("A",), [("a",)])
+assert "rich.table" in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"TERM": "dumb"}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "A\na\n" * 2)
 
 
 def test_a_sentence_is_wrapped_and_a_command_stays_to_be_copied(

@@ -376,9 +376,9 @@ def init(
     ] = None,
 ) -> Ending:
     """Write an example tool and print the command that calls it."""
-    from toolcell.cli.authoring import init
+    from toolcell.cli.authoring import new
 
-    return init.init(context, file)
+    return new.new(context, "python", file, command="toolcell init")
 
 
 @app.command(cls=Command)

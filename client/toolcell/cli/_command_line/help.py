@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from toolcell.cli._ui.exit_codes import Exit
-from toolcell.cli._ui.tables import GAP, wrapped
+from toolcell.cli._ui.prose import GAP, wrapped
 
 __all__ = ["COMMON_OPTIONS", "EXAMPLES", "GROUPS", "USAGE_ERROR", "Command", "Commands", "summary"]
 

@@ -1,6 +1,6 @@
 """Writes the page of the command for the documentation: `python -m toolcell.cli._command_line.page > docs/commands.md`.
 
-It says what `--help` and the manual page say, from the same texts.
+It says what `--help` says, from the same texts.
 """
 
 from __future__ import annotations
@@ -12,17 +12,42 @@ from typing import Any, Final
 import typer
 from typer.main import get_command
 
+from toolcell._file_kinds import KINDS, PLUGIN
 from toolcell.cli._command_line.help import COMMON_OPTIONS, EXAMPLES, EXIT_CODES, GROUPS, summary
-from toolcell.cli._command_line.man_page import DAEMONS, ENVIRONMENT, FILES, parameters
 
-__all__ = ["page"]
+__all__ = ["ENVIRONMENT", "page"]
 
+DAEMONS: Final = (
+    "`toolcell call` starts your daemon if none runs; "
+    "the other commands that need none use a private one, which ends with them."
+)
+ENVIRONMENT: Final = {
+    "TOOLCELL_SOCKET": "The socket of the daemon; its lock and tokens lie beside it.",
+    "TOOLCELL_CONFIG": "The configuration file, in place of those under FILES.",
+    "TOOLCELL_PLUGINS": "Directories of plugin files, separated by colons, in place of the user's.",
+    "TOOLCELL_DIRECTORY": "The directory whose tools `toolcell mcp` serves without -C.",
+    "XDG_CONFIG_HOME": "In place of ~/.config; OpenCode's configuration is below it, too.",
+    "XDG_STATE_HOME": "In place of ~/.local/state.",
+    "XDG_RUNTIME_DIR": "Its subdirectory toolcell has the socket, unless TOOLCELL_SOCKET names another.",
+    "NO_COLOR": "Where it is set, nothing is coloured.",
+    "COLUMNS": "The width of the terminal, in place of what it says.",
+    "TERM": "Where it is dumb or empty, nothing is coloured.",
+    "GRPC_EXPERIMENTS": "Settings of gRPC; where it is set, toolcell sets none of its own.",
+}
+TOOLS: Final = ", ".join(f"*{kind.suffix}" for kind in KINDS if kind.place == "tools")
+FILES: Final = {
+    f".toolcell/tools/{TOOLS}": "The tools of a project.",
+    f".toolcell/plugins/*{PLUGIN.suffix}": "The plugin files of a project.",
+    f"~/.config/toolcell/tools/{TOOLS}": "The tools of the user.",
+    "~/.config/toolcell/config.toml": "The configuration of the user, over /etc/toolcell/config.toml.",
+    "~/.local/state/toolcell": "Outputs that were truncated, records of calls, and logs.",
+}
 HEAD: Final = f"""\
 # The command
 
 <!-- Written by `make generate`. Do not edit. -->
 
-`toolcell --help` shows these commands in the terminal, `toolcell COMMAND --help` one of them, and `man toolcell` all of this.
+`toolcell --help` shows these commands in the terminal, and `toolcell COMMAND --help` one of them.
 {DAEMONS}
 """
 
@@ -43,9 +68,20 @@ def _sentences(text: str) -> str:
     return re.sub(r"(?<=[a-z`)]\.) (?=[A-Z`])", "\n", text)
 
 
+def _parameters(command: Any, words: str) -> Iterator[tuple[str, str]]:
+    """Yield the arguments and options of a command that not every command has, each with its help."""
+    context = typer.Context(command, info_name=words)
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and (
+            parameter.param_type_name == "argument" or parameter.name not in COMMON_OPTIONS
+        ):
+            yield record
+
+
 def _command(words: str, command: Any) -> Iterator[str]:
     yield f"### `toolcell {words}`\n\n{_sentences(summary(command))}\n"
-    yield from _table("Argument or option", parameters(command, words))
+    yield from _table("Argument or option", _parameters(command, words))
     if words in EXAMPLES:
         yield "\n".join(["```console", *(f"$ {line}" for line in EXAMPLES[words]), "```\n"])
     for name, below in getattr(command, "commands", {}).items():

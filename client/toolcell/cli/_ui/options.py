@@ -25,8 +25,8 @@ from toolcell._version import VERSION
 from .connect import CommandContext
 from .directory import no_text, unusable
 from .exit_codes import Exit, Failure
+from .prose import RED, fitted, prose, styled
 from .streams import leave_output, write_own
-from .tables import RED, fitted, prose, styled
 
 __all__ = ["Ending", "HttpOptions", "command", "everywhere", "report"]
 

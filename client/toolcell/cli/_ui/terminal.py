@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from toolcell._printable import printable
 
 from .format import clean
+from .prose import columns_of, prose, width_of
 from .streams import write_own
-from .tables import columns_of, prose, width_of
 
 if TYPE_CHECKING:
     import asyncio

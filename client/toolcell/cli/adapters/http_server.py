@@ -18,7 +18,7 @@ from toolcell.adapters.http.token import BadToken, token_in_environment, token_i
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import HttpOptions
-from toolcell.cli._ui.tables import print_prose, prose
+from toolcell.cli._ui.prose import print_prose, prose
 
 __all__ = ["serve"]
 

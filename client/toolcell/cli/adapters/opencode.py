@@ -16,7 +16,7 @@ from contextlib import suppress
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.tables import print_prose
+from toolcell.cli._ui.prose import print_prose
 from toolcell.cli.adapters.mcp_install.replace import Kept, change, opened
 
 __all__ = ["install", "path"]

@@ -1,1 +1,1 @@
-"""The commands for those who write tools: `new` and `init` write an example, `tools` lists and checks, `dev` and `test` run."""
+"""The commands for those who write tools: `new` writes an example, `tools` lists and checks, `dev` and `test` run."""

@@ -21,8 +21,8 @@ from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import problem
+from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
-from toolcell.cli._ui.tables import print_prose
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.cli.calls.arguments import ParsedArguments, fit, read
 from toolcell.cli.calls.call import asking, file_of, services, shown, started, tool_of

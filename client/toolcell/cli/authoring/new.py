@@ -1,21 +1,42 @@
-"""`toolcell new KIND`: writes a file with a tool that works, and says how to call it; what is there already stays."""
+"""`toolcell new KIND`, and `toolcell init` for Python: writes a file with a tool that works, and says how to call it.
+
+It needs no daemon. What is there already stays.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib import resources
 
 from toolcell import _file_kinds
+from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.prose import print_prose
+from toolcell.cli.adapters.mcp_install.replace import Kept, opened
 from toolcell.cli.authoring import plugin
-from toolcell.cli.authoring.init import FIRST_TOOL, init, make, print_written
 
-__all__ = ["new"]
+__all__ = ["KINDS", "new"]
 
+FIRST_TOOL = "hello"
+PYTHON = '''\
+from toolcell import tool
+
+
+@tool
+def {name}(name: str, times: int = 1) -> str:
+    """Greet a person.
+
+    Args:
+        name: Who is greeted.
+        times: How often.
+    """
+    return "\\n".join([f"Hello {{name}}!"] * times)
+'''
 FACTORY = '''\
 from toolcell import tool
 
@@ -81,73 +102,128 @@ export default tool({{{{
 }}}})
 """
 
-_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,40}")
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """What is written for a kind."""
+
+    text: Callable[[str], str]  # the file, by the name that was chosen
+    suffix: str = _file_kinds.PYTHON.suffix
+    directory: str = os.path.join(".toolcell", "tools")
+    name: re.Pattern[str] = re.compile(r"(?!_)(?!.*__)[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+    rule: str = "Take up to 64 letters, digits and single _, beginning with a letter"
+    another: str = "word_count"
+    beside: Callable[[], Mapping[str, str]] = dict  # files of ours in the same directory
+    call: Callable[[str, str], tuple[str, str]] = lambda name, path: (name, path)
+    """The tool and what the command calls, by the name, and the path of a file that is in no directory of tools."""
+    arguments: str = "name=World"
 
 
-def new(context: CommandContext, kind: str, file: str | None) -> Exit:
+def _types() -> Mapping[str, str]:
+    """The types of what a script imports, which may be of an older version there."""
+    return {TYPES: resources.files("toolcell.cli.authoring").joinpath(TYPES).read_text(encoding="utf-8")}
+
+
+def _in_plugin(name: str, path: str) -> tuple[str, str]:
+    tool = f"{name}-{plugin.FIRST}"
+    return tool, f"{path}:{tool}"
+
+
+KINDS: Mapping[str, _Example] = {
+    "python": _Example(lambda name: PYTHON.format(name=name)),
+    "json": _Example(
+        plugin.example,
+        _file_kinds.PLUGIN.suffix,
+        plugin.DIRECTORY,
+        re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,40}"),
+        "Take up to 40 letters, digits and -, beginning with a letter",
+        "my-tools",
+        lambda: {plugin.SCHEMA: plugin.schema().decode()},
+        _in_plugin,
+        plugin.ARGUMENTS,
+    ),
+    "factory": _Example(lambda name: FACTORY.format(name=name)),
+    "fastmcp": _Example(lambda name: FASTMCP.format(name=name)),
+    "typescript": _Example(
+        lambda name: TYPESCRIPT.format(name=name), _file_kinds.TYPESCRIPT.suffix, beside=_types
+    ),
+}
+
+
+def new(context: CommandContext, kind: str, file: str | None, *, command: str = "") -> Exit:
     """Write an example.
 
     Args:
         context: The command's options.
         kind: One of `KINDS`.
         file: A path, or a name for the kind's directory; default: "hello".
+        command: What was typed, for advice with another name; default: "toolcell new" with the kind.
 
     Raises:
-        Failure: There is no such kind, or the file cannot be written.
+        Failure: There is no such kind, the name is none, or the file cannot be written.
     """
-    write = KINDS.get(kind)
-    if write is None:
+    example = KINDS.get(kind)
+    if example is None:
         raise Failure(
             Exit.USAGE, "usage", f"There is no kind {kind!r} of tool.", f"Take one of: {', '.join(KINDS)}"
         )
-    return write(context, file)
-
-
-def _json(context: CommandContext, file: str | None) -> Exit:
-    path = file or FIRST_TOOL
-    path = path if path.endswith(_file_kinds.PLUGIN.suffix) else f"{path}{_file_kinds.PLUGIN.suffix}"
-    if "/" not in path:
-        path = os.path.join(plugin.DIRECTORY, path)
-    name = os.path.basename(path).removesuffix(_file_kinds.PLUGIN.suffix)
-    if not _NAME.fullmatch(name):
-        raise Failure(
-            Exit.USAGE,
-            "usage",
-            f"{name!r} cannot be the name of a plugin file.",
-            "Take up to 40 letters, digits and -, beginning with a letter: toolcell new json my-tools",
-        )
-    directory = os.path.dirname(os.path.abspath(path))
-    make(
-        path,
-        plugin.example(name),
-        {plugin.SCHEMA: plugin.schema().decode()},
-        another="toolcell new json NAME",
+    command = command or f"toolcell new {kind}"
+    name = (file or FIRST_TOOL).removesuffix(example.suffix)
+    path = (
+        f"{name}{example.suffix}"
+        if "/" in name
+        else os.path.join(example.directory, f"{name}{example.suffix}")
     )
-    seen = directory == os.path.abspath(plugin.DIRECTORY)
-    tool = f"{name}-{plugin.FIRST}"
-    called = tool if seen else f"{os.path.join('.', path)}:{tool}"
-    command = f"toolcell call {called} {plugin.ARGUMENTS}"
-    print_written(context, path, tool, command)
+    name = os.path.basename(name)
+    if not example.name.fullmatch(name):
+        what = f"{name!r} cannot be the name of a {'plugin file' if kind == 'json' else 'tool'}."
+        raise Failure(Exit.USAGE, "usage", what, f"{example.rule}: {command} {example.another}")
+    _make(path, example.text(name), example.beside(), another=f"{command} NAME")
+    tool, elsewhere = example.call(name, os.path.join(".", path))
+    seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(example.directory)
+    call = f"toolcell call {tool if seen else elsewhere} {example.arguments}"
+    if context.as_json:
+        print(json_text({"path": os.path.abspath(path), "tool": tool, "command": call}))
+    else:
+        print_prose(f"Wrote {path}. Call it:")
+        print(f"  {call}")
     return Exit.OK
 
 
-def _typescript(context: CommandContext, file: str | None) -> Exit:
-    """Write a tool in TypeScript, and beside it the types of what it imports, which may be of an older version there."""
-    types = resources.files("toolcell.cli.authoring").joinpath(TYPES).read_text(encoding="utf-8")
-    return init(
-        context,
-        file,
-        TYPESCRIPT,
-        _file_kinds.TYPESCRIPT.suffix,
-        {TYPES: types},
-        command="toolcell new typescript",
-    )
+def _make(path: str, text: str, beside: Mapping[str, str], *, another: str) -> None:
+    """Write a file that is not there yet, and its directory.
+
+    A repository comes with links of its author's choice, so none is followed in `.toolcell`, nor to what is replaced.
+
+    Args:
+        path: Where.
+        text: Its text.
+        beside: The texts of files of ours in the same directory, by name; those of an older version are replaced.
+        another: The command for another name.
+
+    Raises:
+        Failure: It is there already, or cannot be written.
+    """
+    directory, name = os.path.split(os.path.abspath(path))
+    project = os.getcwd() if path.startswith(f".toolcell{os.sep}") else None
+    try:
+        if project is None:
+            os.makedirs(directory, exist_ok=True)
+        with opened(directory, make=project is not None, project=project) as place:
+            _create(place, name, text)
+            for other, content in beside.items():
+                with suppress(FileNotFoundError):
+                    os.unlink(other, dir_fd=place)  # a link itself, and not what it leads to
+                _create(place, other, content)
+    except FileExistsError:
+        taken = f"{path} is there already, and stays as it is."
+        raise Failure(Exit.USAGE, "exists", taken, f"Name another: {another}") from None
+    except (OSError, Kept) as error:
+        why = str(error) if isinstance(error, Kept) else error.strerror
+        raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {why}.") from error
 
 
-KINDS: Mapping[str, Callable[[CommandContext, str | None], Exit]] = {
-    "python": partial(init, command="toolcell new python"),
-    "json": _json,
-    "factory": partial(init, text=FACTORY, command="toolcell new factory"),
-    "fastmcp": partial(init, text=FASTMCP, command="toolcell new fastmcp"),
-    "typescript": _typescript,
-}
+def _create(place: int, name: str, text: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with open(os.open(name, flags, 0o666, dir_fd=place), "w", encoding="utf-8") as created:
+        created.write(text)

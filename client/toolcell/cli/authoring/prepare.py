@@ -9,8 +9,8 @@ from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import record
+from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
-from toolcell.cli._ui.tables import print_prose
 from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2 as op
 

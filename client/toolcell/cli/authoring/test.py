@@ -20,8 +20,8 @@ from toolcell.cli._ui import outcome_text
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean, shown_path
+from toolcell.cli._ui.prose import columns_of, fitted
 from toolcell.cli._ui.streams import print_json
-from toolcell.cli._ui.tables import columns_of, fitted
 from toolcell.cli._ui.terminal import LOADING, Terminal
 from toolcell.cli.calls.call import asking, file_of, interrupts, services, shown, started, wait_for_catalog
 from toolcell.client import Catalog, Kind, Outcome, Session, connect

@@ -16,8 +16,9 @@ from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import problem, record, tool
+from toolcell.cli._ui.prose import filled, print_prose, prose
 from toolcell.cli._ui.streams import print_json
-from toolcell.cli._ui.tables import filled, print_facts, print_prose, print_table, prose
+from toolcell.cli._ui.tables import print_facts, print_table
 from toolcell.cli._ui.terminal import LOADING, Terminal, Waiting
 from toolcell.client import Catalog, Problem, connect
 from toolcell.client._transport.messages import read_catalog

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from toolcell.cli._ui import outcome_text
 from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.prose import fitted
 from toolcell.cli._ui.streams import print_json, write_data
-from toolcell.cli._ui.tables import fitted
 from toolcell.client.notes import note_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import ago, clean
 from toolcell.cli._ui.json_output import record, time_of
+from toolcell.cli._ui.prose import fitted, print_prose
 from toolcell.cli._ui.streams import print_json
-from toolcell.cli._ui.tables import fitted, print_facts, print_prose, print_table
+from toolcell.cli._ui.tables import print_facts, print_table
 from toolcell.client import Kind, Outcome
 from toolcell.client._transport.messages import read_outcome
 from toolcell_proto.v1 import operator_pb2 as op

@@ -17,7 +17,8 @@ from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean
-from toolcell.cli._ui.tables import BELOW, GAP, columns_of, print_prose, wrapped
+from toolcell.cli._ui.prose import GAP, columns_of, print_prose, wrapped
+from toolcell.cli._ui.tables import BELOW
 
 __all__ = ["check", "show"]
 

@@ -10,8 +10,8 @@ from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import problem, record
+from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
-from toolcell.cli._ui.tables import print_prose
 from toolcell.client import Refused
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb

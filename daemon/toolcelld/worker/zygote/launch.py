@@ -42,11 +42,12 @@ class LaunchedZygote(NamedTuple):
         self.process.stderr.close()
 
 
-def launch(interpreter: str) -> LaunchedZygote:
+def launch(interpreter: str, *, immortal: bool = True) -> LaunchedZygote:
     """Start a zygote.
 
     Args:
         interpreter: The path of the Python interpreter.
+        immortal: Whether it makes the objects immortal that all workers share; default: yes.
 
     Raises:
         OSError: The interpreter cannot be executed, or no process can be started.
@@ -58,7 +59,14 @@ def launch(interpreter: str) -> LaunchedZygote:
     try:
         with theirs:
             process = subprocess.Popen(
-                [interpreter, "-I", str(ENTRY), str(theirs.fileno()), *ROOTS],
+                [
+                    interpreter,
+                    "-I",
+                    str(ENTRY),
+                    *(("immortal",) if immortal else ()),
+                    str(theirs.fileno()),
+                    *ROOTS,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

@@ -34,7 +34,6 @@ from toolcelld import linux
 from toolcelld.sandbox.setup import ForkHooks, Plan
 from toolcelld.worker import keeper
 from toolcelld.worker.zygote.holes import fill_holes
-from toolcelld.worker.zygote.immortal import make_immortal
 from toolcelld.worker.zygote.warm_up import warm_up
 
 __all__ = ["main"]
@@ -45,15 +44,18 @@ REAP_SECONDS_MAX: Final = 5.0
 """A killed process is gone within milliseconds; less than the daemon waits until it replaces a silent zygote."""
 
 
-def main(control: int, roots: tuple[str, ...] = (), fork_hooks: Sequence[ForkHooks] = ()) -> None:
+def main(
+    control: int, roots: tuple[str, ...] = (), fork_hooks: Sequence[ForkHooks] = (), *, immortal: bool = False
+) -> None:
     """Fork keepers until the daemon closes the socket.
 
     Args:
         control: The descriptor of the socket to the daemon.
         roots: The directories that Toolcell's packages are imported from.
         fork_hooks: What modules registered to be called around a fork; run in workers only.
+        immortal: Whether to make the objects immortal that all workers share; default: no.
     """
-    _Zygote(socket.socket(fileno=control), roots, fork_hooks).run()
+    _Zygote(socket.socket(fileno=control), roots, fork_hooks, immortal=immortal).run()
 
 
 def _wake(*_: object) -> None:
@@ -72,7 +74,12 @@ class _Ending:
 
 class _Zygote:
     def __init__(
-        self, control: socket.socket, roots: tuple[str, ...], fork_hooks: Sequence[ForkHooks]
+        self,
+        control: socket.socket,
+        roots: tuple[str, ...],
+        fork_hooks: Sequence[ForkHooks],
+        *,
+        immortal: bool,
     ) -> None:
         self._control = control
         self._roots = roots
@@ -90,10 +97,13 @@ class _Zygote:
             signal.signal(number, signal.SIG_IGN)  # keepers inherit it; a worker has the defaults
         linux.drop_bounding_set()
         warm_up()
-        # Objects that exist now exist in every worker. Neither the garbage collector nor counts of references may write
-        # to them there, as the kernel would copy their pages. Nor are other objects put between them.
+        # Objects that exist now exist in every worker. Neither the garbage collector nor counts of references should
+        # write to them there, as the kernel would copy their pages. Nor are other objects put between them.
         gc.collect()
-        make_immortal()
+        if immortal:
+            from toolcelld.worker.zygote.immortal import make_immortal
+
+            make_immortal()
         self._filling = fill_holes()
         gc.freeze()
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from . import json_edit, toml_edit, yaml_edit
-from .editing import Editor
+from toolcell._printable import json_text
+
+from .own_command import OwnCommand
 
 __all__ = ["HOSTS", "NAME", "McpHost"]
 
@@ -39,12 +40,12 @@ class McpHost:
     ]  # by the environment; the first that exists, else the first
     entry: Callable[[Command], dict[str, Any]]
     command: Callable[[dict[str, Any]], Command]  # the way back
-    editor: Editor = json_edit
+    format: Literal["JSON", "TOML", "YAML"] = "JSON"  # of its files; only JSON is edited
     project: tuple[str, ...] = ()  # in the directory of a project; the first that exists, else the first
     workspace: Mapping[str, Any] | None = None  # what an entry has besides, where no directory is named
     everywhere: bool = True  # whether that is so for the user's file too, and not only for a project's
     remark: str = ""
-    program: str = ""  # whose own command writes the user's configuration, see `own_command`
+    own: OwnCommand | None = None  # that writes the user's configuration
 
     def file(self, environment: Mapping[str, str], project: str | None = None) -> str:
         """Its configuration: the user's, or the one in the directory of a project."""
@@ -68,24 +69,26 @@ class McpHost:
             while words[0] in ("-C", "--socket"):
                 words = words[2:]
             ours = self.entry_of(command, project=True)
+            if self.own is not None and self.own.lost and set(found.get("env") or {}) <= set(PLACES):
+                ours["env"] = found.get("env")  # by its own command
             return (
                 os.path.basename(program) == "toolcell"
                 and words == ["mcp"]
-                and all(value == {**_NOTHING, **ours}.get(key, _ABSENT) for key, value in found.items())
+                and all(value == ours.get(key, _ABSENT) for key, value in found.items())
             )
         except (LookupError, TypeError, ValueError):
             return False
 
+    def has(self, found: object, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry that was found is the wanted one, as far as the host's own command can write it."""
+        lost = self.own.lost if self.own is not None else ()
+        if not lost or not isinstance(found, dict):
+            return found == entry
+        there = cast("dict[str, Any]", found)
+        return all(there.get(key) == value for key, value in entry.items() if key not in lost)
+
 
 _ABSENT = object()
-_NOTHING: Mapping[str, Any] = {
-    "envs": {},
-    "env_keys": [],
-    "description": "",
-    "bundled": None,
-    "available_tools": [],
-}
-"""What Goose adds to an entry when it writes its file anew."""
 
 
 def _home(*path: str) -> Callable[[Mapping[str, str]], list[str]]:
@@ -135,6 +138,12 @@ def _joined(entry: dict[str, Any]) -> Command:
     return [entry["command"], *entry["args"]]
 
 
+def _places(entry: Mapping[str, Any]) -> list[str]:
+    """What `codex mcp add` is given: the variables as they are now, because it has no option for their names alone."""
+    chosen = [f"--env={name}={os.environ[name]}" for name in PLACES if name in os.environ]
+    return [*chosen, "--", entry["command"], *entry["args"]]
+
+
 HOSTS: dict[str, McpHost] = {
     "claude": McpHost(
         "Claude Code",
@@ -144,6 +153,14 @@ HOSTS: dict[str, McpHost] = {
         _split(type="stdio", alwaysLoad=True),
         _joined,
         project=(".mcp.json",),
+        own=OwnCommand(
+            "claude",
+            ("mcp", "add-json", "--scope", "user", NAME),
+            lambda entry: [json_text(entry)],
+            ("mcp", "add-json", "--help"),
+            "add-json",
+            ("mcp", "remove", "--scope", "user", NAME),
+        ),
     ),
     "copilot": McpHost(
         "Copilot CLI",
@@ -179,7 +196,13 @@ HOSTS: dict[str, McpHost] = {
         project=(".vscode/mcp.json",),
         workspace=WORKSPACE,
         everywhere=False,
-        program="code",
+        own=OwnCommand(
+            "code",
+            ("--add-mcp",),
+            lambda entry: [json_text({"name": NAME, **entry})],
+            ("--help",),
+            "--add-mcp",
+        ),
     ),
     # It waits one second for a server that is not required, and then begins its first turn without the tools.
     "codex": McpHost(
@@ -188,8 +211,17 @@ HOSTS: dict[str, McpHost] = {
         _moved("CODEX_HOME", "config.toml", ".codex"),
         _split(required=True, startup_timeout_sec=30, tool_timeout_sec=3600, env_vars=PLACES),
         _joined,
-        toml_edit,
+        "TOML",
         project=(".codex/config.toml",),
+        own=OwnCommand(
+            "codex",
+            ("mcp", "add", NAME),
+            _places,
+            ("mcp", "add", "--help"),
+            "codex mcp add",
+            ("mcp", "remove", NAME),
+            ("required", "startup_timeout_sec", "tool_timeout_sec", "env_vars"),
+        ),
     ),
     "gemini": McpHost(
         "Gemini CLI",
@@ -229,6 +261,6 @@ HOSTS: dict[str, McpHost] = {
         _config("goose", "config.yaml"),
         _split("cmd", type="stdio", name=NAME, enabled=True, timeout=3600),
         lambda entry: [entry["cmd"], *entry["args"]],
-        yaml_edit,
+        "YAML",
     ),
 }

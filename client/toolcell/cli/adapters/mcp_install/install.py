@@ -1,29 +1,34 @@
 """`toolcell mcp install`: tell a host of the bridge, or take that back.
 
 It prints by default: the file is another program's, which may have it open, and a person sees what is to come before
-it is there. With `--write` one member is put into the file, and everything else in it stays, byte for byte.
-Where that is not sure, the file stays as it is, and the text to paste is printed. A host that has a command for it is
-asked to write itself; if it does not, we do.
+it is there. With `--write` a host that has a good command for it is asked to write itself; else one member is put into
+its JSON, and everything else in there stays, byte for byte. Where neither is possible, because the file is TOML or YAML
+or not as it should be, it stays as it is, and the text to paste is printed.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import sys
-from typing import Any
+import tomllib
+from collections.abc import Mapping
+from typing import Any, cast
 
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.tables import print_prose, prose
+from toolcell.cli._ui.prose import print_prose, prose
 
 from . import json_edit, own_command
-from .editing import NotPlain
 from .hosts import HOSTS, NAME, McpHost
+from .json_edit import NotPlain
 from .replace import Kept, change
 
 __all__ = ["install"]
+
+_PAIR = re.compile(r"\\u(d[89ab]..)\\u(d[c-f]..)")
+"""A letter that JSON escapes in two halves; TOML and YAML have `\\U` for it."""
 
 
 def install(context: CommandContext, name: str, *, write: bool, remove: bool, project: bool = False) -> Exit:
@@ -37,41 +42,107 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
     if not write and not remove:
         _print(context, name, path, entry, project=project)
         return Exit.OK
-
-    there: Any = None
-
-    def looked_at(text: str) -> str:
-        nonlocal there
-        there = host.editor.member(text, host.outer, NAME) if text.strip() else None
-        if there is not None and not host.is_ours(there):
-            raise Kept(f'its "{NAME}" was written or changed by another program')
-        return text
-
-    def edit(text: str) -> str:
-        looked_at(text)
-        if write:
-            return host.editor.with_member(text, host.outer, NAME, entry)
-        return host.editor.without_member(text, host.outer, NAME) if there is not None else text
-
-    program = own_command.find(host.program, os.environ) if host.program and write and not project else None
-    by = ""
     try:
-        if program is not None:
-            change(path, looked_at, make=False)
-            if there != entry and own_command.add(program, NAME, entry):
-                by = f"{program} {own_command.OPTION}"
-        changed = bool(by) or change(path, edit, make=write, project=above)
-    except (NotPlain, Kept) as error:
-        raise _by_hand(path, str(error), host, entry, remove=remove) from error
-    except OSError as error:
-        raise _by_hand(path, error.strerror or str(error), host, entry, remove=remove) from error
+        there = _found(host, path, above)
+        changed, by = there is not None if remove else not host.has(there, entry), ""
+        if changed:
+            by, why = _asked(host, path, entry, there, remove=remove) if not project else ("", "")
+            if not by:
+                _edit(context, host, path, entry, why, remove=remove, project=above)
+    except (NotPlain, Kept, OSError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        raise _by_hand(path, why, host, entry, remove=remove) from error
+    lost = {
+        key: entry[key] for key in (host.own.lost if host.own and by and write else ()) if key != "env_vars"
+    }
     if context.as_json:
-        print(json_text({"host": name, "file": path, "changed": changed, **({"by": by} if by else {})}))
+        more = {**({"by": by} if by else {}), **({"missing": lost} if lost else {})}
+        print(json_text({"host": name, "file": path, "changed": changed, **more}))
     elif not context.quiet:
         print_prose(_said(path, host, changed, by, remove=remove))
+        if lost:
+            say = f"It has no option for these lines, without which {host.title} may begin before the tools are there:"
+            print(
+                prose(f"{say} put them below [{host.outer}.{NAME}] in {path}.", sys.stderr), file=sys.stderr
+            )
+            print("".join(f"  {line}\n" for line in _lines(" = ", lost)), end="", file=sys.stderr)
         if write:
             _remark(context, name, project=project)
     return Exit.OK
+
+
+def _found(host: McpHost, path: str, project: str | None = None) -> Any:
+    """Return the entry that a host's file has; None where it has none. Raises NotPlain, or Kept for one of another program."""
+    there: Any = None
+
+    def look(text: str) -> str:
+        nonlocal there
+        if not text.strip():
+            return text
+        if host.format == "YAML":
+            raise NotPlain("it is YAML, which is not edited")
+        if host.format == "JSON":
+            there = json_edit.member(text, host.outer, NAME)
+            return text
+        try:
+            servers: Any = tomllib.loads(text).get(host.outer, {})
+        except (ValueError, RecursionError) as error:
+            raise NotPlain(f"it is no TOML ({error})") from error
+        if not isinstance(servers, dict):
+            raise NotPlain(f"{host.outer} is no table")
+        there = cast("dict[str, Any]", servers).get(NAME)
+        return text
+
+    change(path, look, make=False, project=project)
+    if there is not None and not host.is_ours(there):
+        raise Kept(f'its "{NAME}" was written or changed by another program')
+    return there
+
+
+def _asked(
+    host: McpHost, path: str, entry: Mapping[str, Any], there: Any, *, remove: bool
+) -> tuple[str, str]:
+    """Have a host's own command write; return it, or "" and why it did not."""
+    own = host.own
+    if own is None or (remove and not own.remove):
+        return "", ""
+    words = [] if remove else own.words(entry)
+    verb = own.remove if remove else own.add
+    why = own_command.run(own, verb, os.environ, words)
+    if why and own.remove and not remove and there is not None:  # it may refuse to replace one
+        why = own_command.run(own, own.remove, os.environ, []) or own_command.run(
+            own, verb, os.environ, words
+        )
+    if not why and own.remove:
+        now = _found(host, path)
+        if now is not None if remove else not host.has(now, entry):
+            why = f"{own.title(remove=remove)} has not changed the file"
+    return ("", why) if why else (own.title(remove=remove), "")
+
+
+def _edit(
+    context: CommandContext,
+    host: McpHost,
+    path: str,
+    entry: Mapping[str, Any],
+    why: str,
+    *,
+    remove: bool,
+    project: str | None,
+) -> None:
+    """Edit a host's file, which is said where its own command was there and has failed. Raises NotPlain for one that is no JSON."""
+    if host.format != "JSON":
+        by = (
+            f", which {host.own.title(remove=remove)} writes, and {why}"
+            if host.own and why
+            else ", which is not edited"
+        )
+        raise NotPlain(f"it is {host.format}{by}")
+    if host.own and why not in ("", host.own.absent) and not context.quiet:
+        print(prose(f"{why}; the file is edited instead.", sys.stderr), file=sys.stderr)
+    edit = json_edit.without_member if remove else json_edit.with_member
+    more = () if remove else (entry,)
+    change(path, lambda text: edit(text, host.outer, NAME, *more), make=not remove, project=project)
 
 
 def _checked(context: CommandContext, name: str, *, both: bool, project: bool) -> McpHost:
@@ -101,8 +172,9 @@ def _print(context: CommandContext, name: str, path: str, entry: dict[str, Any],
         return
     print(_text(host, entry), end="", flush=True)
     if not context.quiet:
-        again = f"toolcell mcp install {name}{' --project' if project else ''} --write"
-        said = f"For {host.title}, in {path}; to put it there: {again}"
+        again = f"; to put it there: toolcell mcp install {name}{' --project' if project else ''} --write"
+        writes = host.format == "JSON" or (host.own is not None and not project)
+        said = f"For {host.title}, in {path}{again if writes else ''}"
         print(prose(said, sys.stderr), file=sys.stderr)
         _remark(context, name, project=project)
 
@@ -112,34 +184,52 @@ def _remark(context: CommandContext, name: str, *, project: bool) -> None:
         print(prose(HOSTS[name].remark.format(name=name), sys.stderr), file=sys.stderr)
 
 
-def _text(host: McpHost, entry: dict[str, Any]) -> str:
-    """A configuration with nothing but the entry, as it would be written."""
-    if host.editor is json_edit:
+def _text(host: McpHost, entry: Mapping[str, Any]) -> str:
+    """A configuration with nothing but the entry."""
+    if host.format == "JSON":
         return json_text({host.outer: {NAME: entry}}, indent=2) + "\n"
-    return host.editor.with_member("", host.outer, NAME, entry)
+    if host.format == "TOML":
+        return "\n".join([f"[{host.outer}.{NAME}]", *_lines(" = ", entry), ""])
+    return "\n".join([f"{host.outer}:", f"  {NAME}:", *(f"    {line}" for line in _lines(": ", entry)), ""])
+
+
+def _lines(between: str, entry: Mapping[str, Any]) -> list[str]:
+    """The keys and values of an entry as TOML and YAML have them: texts, numbers and lists are written as in JSON."""
+
+    def joined(found: re.Match[str]) -> str:
+        return f"\\U{ord(bytes.fromhex(found[1] + found[2]).decode('utf-16-be')):08x}"
+
+    return [f"{key}{between}{_PAIR.sub(joined, json_text(value))}" for key, value in entry.items()]
 
 
 def _said(path: str, host: McpHost, changed: bool, by: str, *, remove: bool) -> str:
     if by:
-        return f"Told {host.title} of {NAME}, with {by}."
+        return (
+            f"Took {NAME} out of {host.title}, with {by}."
+            if remove
+            else f"Told {host.title} of {NAME}, with {by}."
+        )
     if remove:
         return f"Took {NAME} out of {path}." if changed else f"{path} has no {NAME}."
     return f"Wrote {NAME} into {path}. Start {host.title} again." if changed else f"{path} has it already."
 
 
-def _by_hand(path: str, why: str, host: McpHost, entry: dict[str, Any], *, remove: bool) -> Failure:
+def _by_hand(path: str, why: str, host: McpHost, entry: Mapping[str, Any], *, remove: bool) -> Failure:
     if remove:
         what = f'By hand: take "{NAME}" out of "{host.outer}".'
     else:
-        lines = host.editor.with_member("", host.outer, NAME, entry).splitlines()
-        what = "By hand: put this into it.\n" + "\n".join(f"  {line}" for line in lines)
-    return Failure(Exit.USAGE, "kept", f"{path} stays as it is: {why}.", what)
+        what = "By hand: put this into it.\n" + "".join(
+            f"  {line}\n" for line in _text(host, entry).splitlines()
+        )
+    return Failure(Exit.USAGE, "kept", f"{path} stays as it is: {why}.", what.rstrip("\n"))
 
 
 def _command(context: CommandContext) -> list[str]:
     """How a host starts the bridge: by the whole path, as its PATH may be another."""
     beside = os.path.join(os.path.dirname(sys.executable), "toolcell")
-    program = beside if os.path.exists(beside) else shutil.which("toolcell") or "toolcell"
+    program = (
+        beside if os.path.exists(beside) else own_command.program_of("toolcell", os.environ)[0] or "toolcell"
+    )
     options = {"-C": context.directory, "--socket": context.socket}
     given = [word for name, value in options.items() if value is not None for word in (name, value)]
     try:

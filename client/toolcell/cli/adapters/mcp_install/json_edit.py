@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from json.decoder import JSONDecoder
 from typing import Any
 
-from .editing import NotPlain
-
-__all__ = ["member", "plain", "with_member", "without_member"]
+__all__ = ["NotPlain", "member", "plain", "with_member", "without_member"]
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 # What has no end is found as far as it goes: else the search would begin again at each quote, or `/*`, in it.
@@ -26,6 +24,10 @@ _COMMENTS = re.compile(f"{_STRING}|{_COMMENT}", re.DOTALL)
 _COMMAS = re.compile(rf"{_STRING}|,(?=[ \t\n\r]*[}}\]])")
 _END_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*(?=\r?\n))")
 _INDENTS = (re.compile(r"\{\r?\n([ \t]+)\""), re.compile(r"\n([ \t]+)\""))
+
+
+class NotPlain(Exception):
+    """The text has another shape than the editor can be sure of; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def without_member(text: str, outer: str, name: str) -> str:
     before = _value(clean, root.start)[0]
     rest = {key: kept for key, kept in before[outer].items() if key != name}
     around = root.find(outer)
+    if inside.start == found.start + 1 and len(found.members) == 1 and clean[inside.end] != ",":
+        return _checked(text[: inside.start] + text[inside.end :], {**before, outer: rest})
     if not rest and around is not None and _is_bare(text, found, inside):
         others = {key: kept for key, kept in before.items() if key != outer}
         return _checked(_without(text, clean, root, around), others)
@@ -101,7 +105,7 @@ def _is_bare(text: str, found: _Object, inside: _Member) -> bool:
 def _without(text: str, clean: str, found: _Object, inside: _Member) -> str:
     """The text without a member of an object, and without the comma that is not wanted any more."""
     if _is_bare(text, found, inside):
-        return text[: found.start + 1] + text[found.end - 1 :]
+        return text[: found.start + 1] + text[inside.end :].removeprefix(_style(text)[0])
     start = len(text[: inside.start].rstrip(" \t\r\n"))
     behind = _skip(clean, inside.end)
     bare = _blanked(text)
@@ -223,9 +227,14 @@ def _inserted(text: str, into: _Object, depth: int, name: str, value: Mapping[st
     line, unit = _style(text)
     new = f"{line}{unit * depth}{json.dumps(name, ensure_ascii=False)}: {_written(text, depth, value)}"
     close = line + unit * (depth - 1)
+    if (
+        not into.members and depth > 1
+    ):  # without a line of its own: so it is known again that the object was there
+        return f"{text[: into.start + 1]}{new.lstrip()}{text[into.start + 1 :]}"
     if not into.members:
-        inside = text[into.start + 1 : into.end - 1].rstrip(" \t\r\n")  # nothing, or comments
-        return f"{text[: into.start + 1]}{inside}{new}{close}{text[into.end - 1 :]}"
+        inside = text[into.start + 1 : into.end - 1]
+        remarks = inside.rstrip(" \t\r\n")
+        return f"{text[: into.start + 1]}{remarks}{new}{close}{text[into.end - 1 - (0 if remarks else len(inside)) :]}"
     end = into.members[-1].end
     comma = _blanked(text).find(",", end, into.end)  # behind the last member, as some editors have it
     remark = _END_OF_LINE.match(text, max(end, comma + 1))

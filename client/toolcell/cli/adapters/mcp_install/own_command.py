@@ -1,58 +1,198 @@
-"""A host's own command for its configuration, which knows better than we do where that is.
+"""A host's own command for its servers, asked where it knows more than the file that lies here says.
 
-Visual Studio Code has profiles, and where its window is on another machine than the shell (WSL, SSH, a container), the
-file is not the one that lies here. `code --add-mcp` is asked of a program that says that it has it: an older one would
-open a window, and another program may have the name.
+Claude Code changes its file while it runs; the file of Codex CLI is TOML; Visual Studio Code has profiles, and its window
+may be on another machine than the shell (WSL, SSH, a container). The commands of Gemini CLI, Copilot CLI and OpenCode
+are not asked: they write their JSON anew, without the comments or the layout that it had.
+
+The program is looked for where no project can have put it, on a PATH that such directories are left out of, as
+`#!/usr/bin/env node` looks there too, and it runs in the user's home, where it reads nothing of a project. It has to
+name what is wanted of it in its help: an older `code` would open a window, and another program may have the name.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import signal
+import stat
 import subprocess
-from collections.abc import Mapping
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from toolcell._printable import json_text
+from toolcell._printable import printable
 
-__all__ = ["OPTION", "add", "find"]
+__all__ = ["OwnCommand", "program_of", "run", "usable_path"]
 
-OPTION = "--add-mcp"
 HELP_SECONDS = 10.0
-ADD_SECONDS = 60.0  # it starts a program of some size, once
+ASK_SECONDS = 60.0  # it starts a program of some size, once
+LEFT_SECONDS = 1.0  # for its last words: a program that it has started may keep the pipe
+SAID_BYTES_MAX = 64 * 1024
+"""Of what a program writes: its end, where it says what is wrong."""
+ABSENT = "there is no {} on your PATH"
+MARKS = (".git", ".toolcell")
+"""Directories that have one of these are projects."""
 
 
-def find(name: str, environment: Mapping[str, str]) -> str | None:
-    """Return the path of a program on the PATH that has the option; None if there is none."""
-    program = shutil.which(name, path=environment.get("PATH", ""))
-    # A PATH with relative directories would have a project choose the program.
-    if program is None or not os.path.isabs(program):
-        return None
+@dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """How a program is asked to add a server, and to remove it."""
+
+    program: str
+    add: tuple[str, ...]
+    words: Callable[[Mapping[str, Any]], list[str]]  # what follows: the entry
+    help: tuple[str, ...]
+    sign: str  # that has to be in its help
+    remove: tuple[str, ...] = ()  # none: it has no command for that
+    lost: tuple[str, ...] = ()  # keys of an entry that it has no option for
+
+    @property
+    def absent(self) -> str:
+        """Why it is not asked where it is not installed."""
+        return ABSENT.format(self.program)
+
+    def title(self, *, remove: bool = False) -> str:
+        """Its name with the words that say what it does: "codex mcp add"."""
+        words = [
+            word
+            for word in (self.remove if remove else self.add)
+            if word.startswith("--add") or word[0] != "-"
+        ]
+        return " ".join([self.program, *words[:2]])
+
+
+def program_of(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the path of a program on the PATH, or "" and why there is none."""
+    why = ABSENT.format(name)
+    for directory in _absolute(environment):
+        place = os.path.join(directory, name)
+        if os.path.isfile(place) and os.access(place, os.X_OK):
+            fault = _fault(place, environment) or _fault(os.path.realpath(place), environment)
+            if not fault:
+                return place, ""
+            why = f"{place} is not run, because {fault}"
+    return "", why
+
+
+def usable_path(environment: Mapping[str, str]) -> str:
+    """Return the directories of the PATH that programs are taken from."""
+    places = _absolute(environment)
+    inside = ((place, os.path.join(os.path.realpath(place), "program")) for place in places)
+    return os.pathsep.join(
+        place
+        for place, program in inside
+        if not _fault(program, environment) and not _fault(os.path.join(place, "program"), environment)
+    )
+
+
+def run(own: OwnCommand, words: tuple[str, ...], environment: Mapping[str, str], more: list[str]) -> str:
+    """Have a host's program do what its words say; return why it did not, or "".
+
+    Args:
+        own: The program.
+        words: Its `add` or its `remove`.
+        environment: Its variables; PATH is replaced by `usable_path`.
+        more: What follows the words.
+    """
+    program, why = program_of(own.program, environment)
+    if why:
+        return why
+    status, said = _run([program, *own.help], environment, HELP_SECONDS)
+    if status != 0 or own.sign not in said:
+        return f"{program} has no {own.title()}"
+    status, said = _run([program, *words, *more], environment, ASK_SECONDS)
+    if status is None:
+        return f"{program} did not end within {ASK_SECONDS:g} s"
+    last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
+    return (
+        f"{program} failed ({status}){': ' if last else ''}{printable(last.strip(), lines=False)}"
+        if status
+        else ""
+    )
+
+
+def _run(words: list[str], environment: Mapping[str, str], seconds: float) -> tuple[int | None, str]:
+    """Run a program; return its status and the end of what it wrote, None for one that did not end in time."""
+    home = environment.get("HOME", "")
+    variables = {**environment, "PATH": usable_path(environment)}
+    reading, writing = os.pipe()
+    said = bytearray()
+    reader = threading.Thread(target=_read, args=(reading, said), daemon=True)
+    reader.start()
+    status = None
     try:
-        said = subprocess.run(
-            [program, "--help"],
+        process = subprocess.Popen(
+            words,
+            cwd=home if os.path.isdir(home) else "/",
+            env=variables,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=HELP_SECONDS,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return program if OPTION.encode() in said else None
-
-
-def add(program: str, name: str, entry: Mapping[str, Any]) -> bool:
-    """Have the program add a server, or replace it; return whether it says that it did."""
-    try:
-        done = subprocess.run(
-            [program, OPTION, json_text({"name": name, **entry})],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=ADD_SECONDS,
-            check=False,
+            stdout=writing,
+            stderr=writing,
+            start_new_session=True,
         )
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, ValueError) as error:
+        return 127, str(error)
+    finally:
+        os.close(writing)
+    try:
+        status = process.wait(seconds)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+    if status:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what a program that has failed may have left
+    reader.join(LEFT_SECONDS)
+    return status, said.decode(errors="replace")
+
+
+def _read(descriptor: int, said: bytearray) -> None:
+    """Read a pipe to its end, and keep the end of it."""
+    with os.fdopen(descriptor, "rb", buffering=0) as pipe:
+        while chunk := pipe.read(SAID_BYTES_MAX):
+            said[:] = (said + chunk)[-SAID_BYTES_MAX:]
+
+
+def _absolute(environment: Mapping[str, str]) -> list[str]:
+    return [place for place in environment.get("PATH", "").split(os.pathsep) if os.path.isabs(place)]
+
+
+def _fault(path: str, environment: Mapping[str, str]) -> str:
+    """Say why no program is taken from a path, as the daemon does for its own: a project or another user may have put it there."""
+    if "/node_modules/.bin/" in path:
+        return "it belongs to the packages of a project"
+    home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
+    for above in _above(path):
+        if not _is_below(home, above) and (above == os.getcwd() or _is_project(above, path, home)):
+            return f"it lies in {above}, where tools can write"
+    for place in (os.path.dirname(path), path):
+        try:
+            found = os.stat(place)
+        except OSError:
+            continue
+        if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
+            return f"others can write to {place}"
+    return ""
+
+
+def _is_project(directory: str, path: str, home: str) -> bool:
+    """Whether a directory is a project; not Toolcell's own environment in one, nor the clone of a version manager, ~/.nvm."""
+    if not any(os.path.lexists(os.path.join(directory, mark)) for mark in MARKS) or _is_below(
+        path, sys.prefix
+    ):
         return False
-    return done.returncode == 0
+    return not (_is_below(directory, home) and os.path.relpath(directory, home).startswith("."))
+
+
+def _above(path: str) -> Iterator[str]:
+    while path != (parent := os.path.dirname(path)):
+        path = parent
+        yield path
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
