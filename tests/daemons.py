@@ -1,9 +1,9 @@
 """Real daemons for tests: the one way to start them, and the fixtures that hand them out.
 
-A test asks for `daemon`. It is started once for all tests of a directory (for each file of those of the command and
-of the adapters), as a start, its warm-up and its end take a second of processor time; each test gets a new project directory, the default configuration and a daemon without
-sessions, calls and workers. After each test the daemon must come to that state again (`settle`); that it has no
-process, descriptor or file more than after its start is checked after each file of tests (`check`).
+A test asks for `daemon`. It is started once for all tests of a directory (for each file of those of the adapters), as a
+start, its warm-up and its end take a second of processor time; each test gets a new project directory, the default
+configuration and a daemon without sessions, calls and workers. After each test the daemon must come to that state
+again (`settle`); that it has no process, descriptor or file more than after its start is checked after each file of tests (`check`).
 
 A test may stop, kill or restart that daemon: the next test finds it running. A test whose daemon needs another
 environment or other options, no history, or two daemons, asks for `make_daemon`.
