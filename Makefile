@@ -31,9 +31,10 @@ AGENT_SOURCES := $(foreach agent,claude copilot opencode,client/toolcell/adapter
   $(foreach name,http logging structured,tests/adapters/test_mcp_$(name).py)
 # The tests of control groups are skipped where the kernel has no controllers for a user service.
 SERVICE ?= tests/systemd tests/process/test_groups.py tests/process/test_control_groups.py
-# The tests wait for other processes more than they compute. The tests of a file share a daemon, so they stay together;
-# hostile tests are in groups; in the kill matrix each test has a daemon of its own.
-PROCESSES := --numprocesses=logical --maxprocesses=4
+# The tests wait for other processes as much as they compute, so they have a process more than there are processors. The
+# tests of a file share a daemon and stay together; hostile tests are in groups; in the kill matrix each test has a daemon
+# of its own.
+PROCESSES := --numprocesses=$(shell n=$$(nproc) && echo $$((n < 4 ? n + 1 : 4)))
 BY_FILE := $(PROCESSES) --dist=loadfile --no-loadscope-reorder
 BY_GROUP := $(PROCESSES) --dist=loadgroup
 BY_TEST := $(PROCESSES) --dist=load
@@ -53,9 +54,12 @@ LOCKED_GROUPS := install dev agents bench docs pictures audit fuzz
 # after the other, which takes longer than all the rest of the installation.
 COMPILE := $(BIN)/python -W ignore -m compileall -qq --workers=0 -x /tests/
 
+# Where the environment forbids it, each process of tests would compile all tests, in each run.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines wheel docs test-libraries test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -136,6 +140,10 @@ types-agents-mypy: $(VENV)/agents
 
 types-agents-pyright: $(VENV)/agents
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright.json
+
+# For the gate, which makes them while other tests run: those of the agents and of the user `nobody`.
+environments: $(VENV)/agents
+	@$(if $(UNPRIVILEGED_DIRECTORY),.ci/unprivileged $(BIN)/python --version)
 
 test-unprivileged: $(READY) $(VENV)/engines/ready ## for root: the tests as the user `nobody`
 	@.ci/unprivileged $(BIN)/python $(BY_FILE) -m "$(SELECTED)" $(TESTS)

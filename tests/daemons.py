@@ -1,9 +1,9 @@
 """Real daemons for tests: the one way to start them, and the fixtures that hand them out.
 
-A test asks for `daemon`. It is started once for all tests of a directory (for each file of those of the command and
-of the adapters), as a start, its warm-up and its end take a second of processor time; each test gets a new project directory, the default configuration and a daemon without
-sessions, calls and workers. After each test the daemon must come to that state again (`settle`); that it has no
-process, descriptor or file more than after its start is checked after each file of tests (`check`).
+A test asks for `daemon`. It is started once for all tests of a directory (for each file of those of the adapters), as a
+start, its warm-up and its end take a second of processor time; each test gets a new project directory, the default
+configuration and a daemon without sessions, calls and workers. After each test the daemon must come to that state
+again (`settle`); that it has no process, descriptor or file more than after its start is checked after each file of tests (`check`).
 
 A test may stop, kill or restart that daemon: the next test finds it running. A test whose daemon needs another
 environment or other options, no history, or two daemons, asks for `make_daemon`.
@@ -29,7 +29,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import grpc
 import pytest
@@ -43,17 +43,28 @@ from toolcell_proto.v1 import operator_pb2, toolcell_pb2
 from toolcelld.pool.prefork import READY_MAX
 
 R = TypeVar("R", bound=Message)
+STATUS: Final = operator_pb2.GetStatusResponse
+RESTARTED: Final = operator_pb2.RestartWorkersResponse
 
 START_SECONDS_MAX = 45
 """Half a second here; other tests may have the processors."""
 SETTLE_SECONDS_MAX = 30.0
 """For what ends on its own after the last event: a warm worker that retires, a zygote that is replaced after a pause."""
+LOOK_SECONDS = 0.01
+LOOK_SECONDS_MAX = 0.04
+"""Between two looks at a daemon that comes to rest, at first and later: each takes some milliseconds of processor time."""
 DESCRIBED_SECONDS_MAX = 40
 """How long sessions wait for descriptions when they open and reload; of the product's two seconds, other tests may take all."""
 LOGGED_MAX = 4000
 """Characters of a daemon's log that a failed test shows."""
 THREADS_MAX = 40
 """asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor."""
+
+
+class Asks(Protocol):
+    """Asks a daemon for one answer, as an operator."""
+
+    def __call__(self, method: str, request: Message, response: type[R]) -> R: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,22 +295,21 @@ class RunningDaemon:
         """
         assert self.process is not None
         assert self.process.poll() is None, f"the daemon died:\n{self.log.read_text()}"
-        deadline = time.monotonic() + SETTLE_SECONDS_MAX
-        self._retire_workers()
-        while (status := self.status()).blanks < blanks or status.sessions or status.calls or status.workers:
-            if time.monotonic() > deadline:
-                log = self.log.read_text()[-4000:]
-                pytest.fail(f"the daemon does not come to rest: {status}\n{log}")
-            if status.workers and not status.sessions and not status.calls:
-                self._retire_workers()  # one that was told of the end of a session since
-            time.sleep(0.01)  # it has no event for "idle"
-
-    def _retire_workers(self) -> None:
-        self.ask(
-            "Operator/RestartWorkers",
-            operator_pb2.RestartWorkersRequest(),
-            operator_pb2.RestartWorkersResponse,
-        )
+        deadline, pause = time.monotonic() + SETTLE_SECONDS_MAX, LOOK_SECONDS
+        restart = "Operator/RestartWorkers", operator_pb2.RestartWorkersRequest(), RESTARTED
+        with self._asking() as ask:
+            ask(*restart)
+            while True:  # it has no event for "idle"
+                status = ask("Operator/GetStatus", operator_pb2.GetStatusRequest(), STATUS)
+                if not (status.blanks < blanks or status.sessions or status.calls or status.workers):
+                    return
+                if time.monotonic() > deadline:
+                    log = self.log.read_text()[-4000:]
+                    pytest.fail(f"the daemon does not come to rest: {status}\n{log}")
+                if status.workers and not status.sessions and not status.calls:
+                    ask(*restart)  # one that was told of the end of a session since
+                time.sleep(pause)
+                pause = min(1.3 * pause, LOOK_SECONDS_MAX)
 
     def at_rest(self) -> DaemonSnapshot:
         """What it holds when it is idle; fails if that never comes, or is more than after its start."""
@@ -345,14 +355,25 @@ class RunningDaemon:
 
     def ask(self, method: str, request: Message, response: type[R]) -> R:
         """One answer to an operator, without a loop: a fixture has none."""
+        with self._asking() as ask:
+            return ask(method, request, response)
+
+    @contextmanager
+    def _asking(self) -> Generator[Asks]:
+        """Several answers over one connection: to make one takes as long as an answer."""
         token = (Path(self.socket).parent / "operator.token").read_text()
         with grpc.insecure_channel(f"unix:{self.socket}") as channel:
-            call = channel.unary_unary(
-                f"/toolcell.v1.{method}",
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=response.FromString,
-            )
-            return call(request, metadata=(("authorization", f"Bearer {token}"),), timeout=START_SECONDS_MAX)
+
+            def ask(method: str, request: Message, response: type[R]) -> R:
+                call = channel.unary_unary(
+                    f"/toolcell.v1.{method}",
+                    request_serializer=type(request).SerializeToString,
+                    response_deserializer=response.FromString,
+                )
+                identity = (("authorization", f"Bearer {token}"),)
+                return call(request, metadata=identity, timeout=START_SECONDS_MAX)
+
+            yield ask
 
     def configure(self, text: str) -> None:
         """Add to the configuration, and have the daemon read it."""
@@ -367,7 +388,7 @@ class RunningDaemon:
 
     def status(self) -> operator_pb2.GetStatusResponse:
         """How it is, by its own account."""
-        return self.ask("Operator/GetStatus", operator_pb2.GetStatusRequest(), operator_pb2.GetStatusResponse)
+        return self.ask("Operator/GetStatus", operator_pb2.GetStatusRequest(), STATUS)
 
     def operate(self) -> AbstractAsyncContextManager[Operator]:
         """Both services, with the operator's token."""

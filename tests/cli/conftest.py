@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.daemons import RunningDaemon, checked, kept, renewed
+from tests.cli.forked import ForkedCommands
+from tests.daemons import RunningDaemon, checked, checked_after_use, kept, renewed
 
 import toolcell.cli
 from toolcell._arguments.jsonschema import violations
@@ -28,6 +29,8 @@ __all__ = [
     "Project",
     "daemon",
     "fits",
+    "forked_commands",
+    "lasting_daemon",
     "own_daemon",
     "project",
     "shared_daemon",
@@ -36,6 +39,7 @@ __all__ = [
 
 # Half a second here; other tests may have the processors.
 SECONDS_MAX = 30
+LOCALE = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
 def closed(schema: dict[str, Any]) -> dict[str, Any]:
@@ -129,8 +133,7 @@ class Project:
             "PATH": os.environ["PATH"],
             "HOME": str(home),
             "TMPDIR": str(home),
-            "LC_ALL": "C.UTF-8",
-            "TZ": "UTC",
+            **LOCALE,
             "TOOLCELL_SOCKET": self.socket,
         }
 
@@ -142,18 +145,31 @@ class Project:
 
     def run(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Done:
         """Run the command to its end, without a terminal."""
+        done = self.run_program("", *words, stdin=stdin, env=env)
+        assert "Traceback" not in done.err, done.err
+        return done
+
+    def run_program(
+        self, program: str, *words: str, stdin: str = "", env: Mapping[str, str] | None = None
+    ) -> Done:
+        """The same for a program that runs the command, or a part of it, in its own way; "" is the command."""
+        environment = {**self.environment, **(env or {})}
+        forking = ForkedCommands.running
+        if forking is not None and not any(name.startswith("PYTHON") for name in environment):
+            code, out, err = forking.run(
+                words, self.directory, environment, stdin.encode(), SECONDS_MAX, program
+            )
+            return Done(code, _text(out), _text(err))
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "toolcell.cli", *words],
+            [sys.executable, "-P", *(("-c", program) if program else ("-m", "toolcell.cli")), *words],
             cwd=self.directory,
-            env={**self.environment, **(env or {})},
-            input=stdin,
+            env=environment,
+            input=stdin.encode(),
             capture_output=True,
-            text=True,
             timeout=SECONDS_MAX,
             check=False,
         )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Done(done.returncode, done.stdout, done.stderr)
+        return Done(done.returncode, _text(done.stdout), _text(done.stderr))
 
     def run_bytes(self, *words: str) -> bytes:
         """Run the command to its end, without a terminal; its output as it is."""
@@ -211,6 +227,18 @@ class Project:
             screen.close()
 
 
+def _text(output: bytes) -> str:
+    """As a file that is read as text has it."""
+    return output.decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_commands() -> Iterator[None]:
+    """Let `Project.run` fork its commands; see `forked`."""
+    with ForkedCommands.started({"PATH": os.environ["PATH"], **LOCALE}):
+        yield
+
+
 @pytest.fixture
 def project() -> Iterator[Project]:
     """A project without a daemon, in a short directory: a socket's path has at most some hundred bytes."""
@@ -228,15 +256,22 @@ def user_daemon(home: Path, through: Sequence[str] = ()) -> RunningDaemon:
     return RunningDaemon(home, command=words, options=(), config="", environment=environment, through=through)
 
 
-@pytest.fixture(scope="module")
-def shared_daemon() -> Iterator[RunningDaemon]:
-    """The daemon of a user, for the tests of a file and not of all: they read its lists of calls and logs."""
+@pytest.fixture(scope="session")
+def lasting_daemon() -> Iterator[RunningDaemon]:
+    """The daemon of a user, for all tests of the command in this process of tests."""
     with (
         tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as home,
         kept(user_daemon(Path(home))) as daemon,
     ):
         daemon.start()
         yield daemon
+
+
+@pytest.fixture(scope="module")
+def shared_daemon(lasting_daemon: RunningDaemon) -> Iterator[RunningDaemon]:
+    """The same, for the tests of a file, after which it is checked."""
+    with checked_after_use(lasting_daemon):
+        yield lasting_daemon
 
 
 @pytest.fixture

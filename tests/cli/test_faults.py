@@ -201,6 +201,7 @@ def mounting(project: Project, mount: str, more: str = "") -> str:
     return f"exec unshare -m sh -c '{script}' sh \"$@\""
 
 
+@pytest.mark.slow
 def test_a_directory_for_temporary_files_that_is_not_there_is_a_sentence(project: Project) -> None:
     project.tool("greet", TOOL)
     hidden = {"TMPDIR": str(project.home / "nowhere")}
@@ -228,6 +229,7 @@ main()
 """The command with a ^C at the import of a module."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("tools",), ("call", "greet"), ("check",), ("mcp",), ("init",), ("explain", "greet", "a")],
@@ -356,6 +358,7 @@ def test_an_interrupt_that_the_event_loop_sleeps_through_ends_the_command(projec
     assert (done.returncode, done.stdout, done.stderr) == (0, b"interrupted\n", b"")
 
 
+@pytest.mark.slow
 def test_where_interrupts_are_ignored_they_stay_so(project: Project) -> None:
     program = ON_IMPORT.replace(
         "import os, signal, sys", "import os, signal, sys\nsignal.signal(2, signal.SIG_IGN)"

@@ -61,6 +61,7 @@ def rows() -> dict[str, tuple[str, ...]]:
     return {what: tuple(said) for what, *said in body}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_a_tool_finds_what_the_table_says_of_its_profile(
     make_daemon: Callable[..., RunningDaemon], tmp_path: Path, profile: str

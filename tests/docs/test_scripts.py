@@ -29,6 +29,7 @@ def hello(name: str) -> str:
 '''
 
 
+@pytest.mark.slow
 async def test_the_tools_in_typescript_are_called(daemon: RunningDaemon) -> None:
     for name, block in zip(["words", "find"], blocks("ts"), strict=True):
         (daemon.project / ".toolcell" / "tools" / f"{name}.ts").write_text(block.text)

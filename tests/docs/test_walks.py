@@ -13,7 +13,7 @@ from typing import Final
 from urllib.request import Request, urlopen
 
 import pytest
-from tests.cli.conftest import Project, daemon, shared_daemon
+from tests.cli.conftest import Project, daemon, lasting_daemon, shared_daemon
 from tests.first_hour.hour import plain
 
 from .conftest import fill
@@ -21,7 +21,7 @@ from .pages import ROOT, blocks
 from .snippets import python, stem_of
 from .test_commands import commands, typed
 
-__all__ = ["daemon", "shared_daemon"]
+__all__ = ["daemon", "lasting_daemon", "shared_daemon"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

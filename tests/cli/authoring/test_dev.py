@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -104,6 +105,7 @@ def test_the_call_is_run_again_on_each_save_and_a_running_one_is_aborted(daemon:
         assert dev.tools() == {"changed": ["greet"]}
         while not mark.exists():  # the tool has begun
             assert dev.process.poll() is None
+            time.sleep(0.01)
         daemon.tool("greet", GREET)
         assert dev.outcome().startswith("by a change; ")
         assert dev.tools() == {"changed": ["greet"]}

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,7 @@ def test_an_interrupt_aborts_the_run(project: Project, tool: str) -> None:
     with project.started("test", "--json") as process:
         while not (project.directory / "hangs").exists():
             assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 130, err

@@ -294,6 +294,7 @@ def reads() -> str:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enclosure", ["strict", "baseline"])
 def test_a_file_in_the_home_directory_reads_nothing_else_of_it(project: Project, enclosure: str) -> None:
     key = project.home / ".ssh" / "id"

@@ -187,7 +187,13 @@ main()
 """The short road, which has to serve it."""
 
 
-def run(project: Project, program: str, words: Sequence[str], stdout: int = subprocess.PIPE) -> Done:
+def run(project: Project, program: str, words: Sequence[str]) -> Done:
+    done = project.run_program(program, *words)
+    return Done(done.code, done.out, done.err)
+
+
+def run_anew(project: Project, program: str, words: Sequence[str], stdout: int = subprocess.PIPE) -> Done:
+    """The same in an interpreter of its own, for what it loads and what stands in the place of its output."""
     done = subprocess.run(
         [sys.executable, "-c", program, *words],
         cwd=project.directory,
@@ -357,13 +363,13 @@ print(code, sorted({HEAVY} & sys.modules.keys()), file=sys.__stderr__)
 
 
 def test_a_call_loads_no_large_library(here: Project) -> None:
-    done = run(here, LOADED, ["call", "t_say", "text=a"])
+    done = run_anew(here, LOADED, ["call", "t_say", "text=a"])
     assert (done.out, done.err) == ("a\n", "0 []\n")
 
 
 @pytest.mark.parametrize("words", [["call", "t_fail"], ["call", "t_talk", "--json"], ["call", "t_notes"]])
 def test_nor_does_one_of_which_there_is_more_to_say(here: Project, words: list[str]) -> None:
-    done = run(here, LOADED, words)
+    done = run_anew(here, LOADED, words)
     assert done.err.splitlines()[-1].partition(" ")[2] == "['dataclasses', 'enum', 'json', 're']"
 
 
@@ -371,7 +377,7 @@ def test_arguments_that_do_not_fit_and_tools_that_are_not_there_are_left_to_the_
     here: Project,
 ) -> None:
     for words in (["call", "nothing"], ["call", "t_say", "text=a", "text=b"], ["call", "t_add", "a:={"]):
-        left = run(here, LOADED, words)
+        left = run_anew(here, LOADED, words)
         assert (left.out, left.err.partition(" ")[0]) == ("", "None")
     done = here.run("call", "t_say", "text=a", "text=b")
     assert (done.code, done.err) == (
@@ -381,7 +387,7 @@ def test_arguments_that_do_not_fit_and_tools_that_are_not_there_are_left_to_the_
 
 
 def test_where_no_daemon_runs_nothing_is_served(project: Project) -> None:
-    done = run(project, LOADED, ["call", "t_say"])
+    done = run_anew(project, LOADED, ["call", "t_say"])
     assert (done.out, done.err.partition(" ")[0]) == ("", "None")
 
 
@@ -394,14 +400,16 @@ def test_a_reader_that_has_had_enough_is_no_failure(here: Project) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        assert run(here, SHORT, ["call", "t_say", "text=a"], stdout=writing) == Done(0, "", "")
+        assert run_anew(here, SHORT, ["call", "t_say", "text=a"], stdout=writing) == Done(0, "", "")
     finally:
         os.close(writing)
 
 
 def test_a_full_disk_is_told(here: Project) -> None:
     with open("/dev/full", "w") as full:
-        short, whole = (run(here, program, CASES["text"], stdout=full.fileno()) for program in (SHORT, WHOLE))
+        short, whole = (
+            run_anew(here, program, CASES["text"], stdout=full.fileno()) for program in (SHORT, WHOLE)
+        )
     assert (
         short == whole == Done(74, "", "toolcell: The output cannot be written: No space left on device.\n")
     )

@@ -65,16 +65,16 @@ def test_without_a_daemon_nothing_is_suggested_and_none_is_started(project: Proj
 
 
 @pytest.mark.slow
-def test_tools_and_calls_of_the_running_daemon_are_suggested(daemon: Project) -> None:
-    daemon.tool("words", TOOL)
-    assert daemon.run("reload").code == 0
-    assert daemon.run("call", "words_word_count", "text=a b").out == "2\n"
-    assert in_bash(daemon, "call", "") == ["words_word_count"]
-    assert in_bash(daemon, "explain", "x") == []
-    (call,) = in_bash(daemon, "calls", "")
-    assert daemon.run("calls", call).code == 0
-    assert in_bash(daemon, "logs", "") == ["words_word_count", call]
-    assert not (daemon.directory / "planted").exists()
+def test_tools_and_calls_of_the_running_daemon_are_suggested(own_daemon: Project) -> None:
+    own_daemon.tool("words", TOOL)
+    assert own_daemon.run("reload").code == 0
+    assert own_daemon.run("call", "words_word_count", "text=a b").out == "2\n"
+    assert in_bash(own_daemon, "call", "") == ["words_word_count"]
+    assert in_bash(own_daemon, "explain", "x") == []
+    (call,) = in_bash(own_daemon, "calls", "")
+    assert own_daemon.run("calls", call).code == 0
+    assert in_bash(own_daemon, "logs", "") == ["words_word_count", call]
+    assert not (own_daemon.directory / "planted").exists()
 
 
 @pytest.mark.slow

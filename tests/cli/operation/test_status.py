@@ -57,6 +57,7 @@ def test_without_a_daemon_status_says_so_and_where_its_files_would_be(project: P
     assert project.run("stop", "--json").json("stop") == {"was_running": False, "pid": None, "calls": []}
 
 
+@pytest.mark.slow
 def test_a_socket_that_a_killed_daemon_left_is_no_daemon(project: Project, started: RunningDaemon) -> None:
     started.stop(signal.SIGKILL)
     assert Path(project.socket).exists()
@@ -64,6 +65,7 @@ def test_a_socket_that_a_killed_daemon_left_is_no_daemon(project: Project, start
     assert project.run("stop").code == 0
 
 
+@pytest.mark.slow
 def test_status_has_the_process_the_figures_and_the_places(project: Project, started: RunningDaemon) -> None:
     found = project.run("status", "--json").json("status")
     assert (found["running"], found["pid"], found["state"]) == (True, started.pid, "serving")
@@ -151,6 +153,7 @@ def test_a_full_queue_of_connections_is_a_daemon_that_hangs(project: Project) ->
     assert (done.code, "has not answered for 5 s." in done.err) == (69, True)
 
 
+@pytest.mark.slow
 def test_an_agent_may_not_see_the_status(project: Project, started: RunningDaemon) -> None:
     run = Path(project.socket).parent
     (run / "operator.token").write_bytes((run / "agent.token").read_bytes())
@@ -160,6 +163,7 @@ def test_an_agent_may_not_see_the_status(project: Project, started: RunningDaemo
     assert started.process.poll() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relay", [False, True])
 def test_a_stranger_on_the_socket_is_not_ended(
     project: Project, started: RunningDaemon, *, relay: bool

@@ -89,6 +89,7 @@ def test_a_pin_holds_until_the_code_changes_and_outlives_the_daemon(project: Pro
     assert project.run("trust", "--show", "--json").json("trust")["state"] == "changed"
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_none_is_refused(project: Project) -> None:
     done = project.run("trust", "--yes", "/nonexistent/project", "--json")
     assert done.code == 3
