@@ -54,6 +54,9 @@ class Script(Pipes):
         return line
 
     async def write(self, line: bytes) -> None:
+        self.put(line)
+
+    def put(self, line: bytes) -> None:
         assert line.endswith(b"\n")
         assert line.count(b"\n") == 1
         self.said.append(json.loads(line))

@@ -87,6 +87,10 @@ def of_mcp(result: Any) -> str:
     return "\n\n".join(block.text for block in result.content)
 
 
+def of_mcp_json(result: Any) -> str:
+    return "\n\n".join(block["text"] for block in result["content"])
+
+
 def of_copilot(result: Any) -> str:
     return str(result.text_result_for_llm)
 
@@ -98,7 +102,7 @@ def test_every_kind_is_looked_at() -> None:
 @CASES
 @pytest.mark.parametrize(
     ("sdk", "adapter", "shown"),
-    [("claude_agent_sdk", "claude", of_mcp), ("copilot", "copilot", of_copilot), ("mcp", "mcp", of_mcp)],
+    [("claude_agent_sdk", "claude", of_mcp), ("copilot", "copilot", of_copilot), ("mcp", "mcp", of_mcp_json)],
     ids=["claude", "copilot", "mcp"],
 )
 def test_the_model_reads_the_same_text_in_every_agent(

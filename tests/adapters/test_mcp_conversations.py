@@ -7,6 +7,7 @@ same: rare messages between hot ones, mistakes, and what no host should send.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -21,13 +22,15 @@ from tests.daemons import RunningDaemon
 
 from toolcell.adapters.mcp import HostContext, HostLink, Kernel, StdioServer
 from toolcell.adapters.mcp.stdio.conversation import Conversation, Exchange
-from toolcell.adapters.mcp.stdio.wire import MODERN_VERSION
+from toolcell.adapters.mcp.stdio.wire import MODERN_VERSION, result
+from toolcell.adapters.mcp.tool_call import ToolCall
 from toolcell.adapters.pipes import LineTooLong
 
 pytestmark = pytest.mark.anyio
 
 TOOLS = '''
 import asyncio
+import gc
 import json
 from toolcell import File, Link, ToolContext, ToolError, ToolResult, tool
 
@@ -459,3 +462,66 @@ async def test_requests_that_came_with_the_end_are_answered_as_closed() -> None:
             assert conversation.cancel(2)
     assert sorted(each["id"] for each in script.said) == [0, 1]  # their tasks end in any order
     assert {each["error"]["code"] for each in script.said} == {types.CONNECTION_CLOSED}
+
+
+async def test_a_result_that_is_nested_too_deeply_to_be_written_is_an_error_of_its_request() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    script = Script()
+    async with asyncio.timeout(SECONDS_MAX), Conversation(script) as conversation:
+
+        async def work(exchange: Exchange) -> dict[str, Any]:
+            return {"deep": deep if exchange.id == 1 else []}
+
+        for number in range(1, 3):
+            conversation.begin(Exchange(conversation, number), work)
+        first, second = await script.answers(1, 2)
+    assert (first["error"]["code"], second["result"]) == (types.INTERNAL_ERROR, {"deep": []})
+    while deep:
+        deep = deep.pop()
+
+
+async def test_a_request_that_is_held_has_no_task_and_is_answered_aborted_or_closed() -> None:
+    script, aborted = Script(), list[int]()
+    async with asyncio.timeout(SECONDS_MAX):
+        async with Conversation(script) as conversation:
+
+            async def follow(exchange: Exchange) -> dict[str, Any]:
+                await asyncio.Event().wait()
+                return {}
+
+            tasks = len(asyncio.all_tasks())
+            held = [Exchange(conversation, number) for number in range(4)]
+            for number, exchange in enumerate(held):
+                conversation.hold(exchange, lambda number=number: aborted.append(number), follow)
+            conversation.answer(held[0], result(0, {}))
+            assert conversation.cancel(1)
+            conversation.answer(held[1], result(1, {}))
+            assert not conversation.cancel(1)
+            conversation.begin(held[2], follow)
+            assert len(asyncio.all_tasks()) == tasks + 1
+        assert aborted == [1]
+    assert [each["id"] for each in script.said[:1]] == [0]
+    assert sorted((each["id"], each["error"]["code"]) for each in script.said[1:]) == [
+        (2, types.CONNECTION_CLOSED),
+        (3, types.CONNECTION_CLOSED),
+    ]
+
+
+async def test_a_call_that_has_ended_leaves_nothing_to_the_garbage_collector(served: RunningDaemon) -> None:
+    script = Script()
+    place = HostContext("s", str(served.project), "/")
+    async with asyncio.timeout(SECONDS_MAX), ours(place, HostLink(served.socket, "running"), script):
+        host = Host(MODERN_VERSION, script, served)
+        await host.begin()
+        await host.ask(host.call("first", "count", {"text": ""}, progressToken=1))
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(20):
+                await host.ask(host.call(number, "count", {"text": ""}))
+            left = [each for each in gc.get_objects() if isinstance(each, ToolCall | Exchange)]
+        finally:
+            gc.enable()
+    assert len(left) <= 1  # the newest one

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import uvloop
 
 from toolcell import Denied
 from toolcell.client import (
@@ -598,3 +599,45 @@ async def test_few_large_calls_go_up_at_once_and_a_small_one_waits_for_none(tmp_
         small = session.call("echo", call_id="small")
         await asyncio.gather(small, *large)
         assert started.index("small") == 4
+
+
+async def test_a_call_that_is_listened_to_reports_its_events_and_its_outcome_in_order(tmp_path: Path) -> None:
+    async def talks(line: Line) -> None:
+        await line.welcome()
+        for _ in range(2):
+            call_id = (await line.hear_call()).call_id
+            await line.say(pb.Event(call_id=call_id, progress=pb.Progress(done=1)), ok(call_id, "said"))
+        await until_closed(line)
+
+    async with daemon(tmp_path, talks) as scripted, connect(scripted.socket, daemon="running") as session:
+        heard: list[object] = []
+        call = session.call("talks")
+        call.listen(heard.append, heard.append)
+        with pytest.raises(RuntimeError, match="only once"):
+            aiter(call)
+        outcome = await call
+        assert heard == [Progress(1, None, ""), outcome]
+        late = session.call("talks")
+        await late
+        late.listen(heard.append, heard.append)
+        assert heard[2:] == [late.outcome]
+
+
+@pytest.fixture(scope="module")
+def used_uvloop() -> None:
+    """Run uvloop once: its first loop opens a pipe that stays open."""
+    uvloop.new_event_loop().close()
+
+
+@pytest.mark.usefixtures("used_uvloop")
+async def test_a_session_runs_on_uvloop(tmp_path: Path) -> None:
+    async def calls(socket: str) -> Kind:
+        async with connect(socket, daemon="running") as session:
+            return (await session.call("echo")).kind
+
+    def run(socket: str) -> Kind:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(calls(socket))
+
+    async with daemon(tmp_path, echo) as scripted:
+        assert await asyncio.to_thread(run, scripted.socket) is Kind.ok

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from toolcell.client._grpc import wire
 from toolcell.client._transport import outcomes
+from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 TABLES: dict[str, tuple[wire.Table, type[Message]]] = {
@@ -26,6 +27,14 @@ TABLES: dict[str, tuple[wire.Table, type[Message]]] = {
     "BadRequest": (wire.BAD_REQUEST, error_details_pb2.BadRequest),
     "QuotaFailure": (wire.QUOTA_FAILURE, error_details_pb2.QuotaFailure),
     "RetryInfo": (wire.RETRY_INFO, error_details_pb2.RetryInfo),
+    "ListCallsResponse": (wire.LIST_CALLS_RESPONSE, op.ListCallsResponse),
+    "GetCallRequest": (wire.GET_CALL_REQUEST, op.GetCallRequest),
+    "GetCallResponse": (wire.GET_CALL_RESPONSE, op.GetCallResponse),
+    "ListWorkersResponse": (wire.LIST_WORKERS_RESPONSE, op.ListWorkersResponse),
+    "GetStatusResponse": (wire.GET_STATUS_RESPONSE, op.GetStatusResponse),
+    "ListToolsRequest": (wire.LIST_TOOLS_REQUEST, pb.ListToolsRequest),
+    "ListToolsResponse": (wire.LIST_TOOLS_RESPONSE, pb.ListToolsResponse),
+    "ListSessionsResponse": (wire.LIST_SESSIONS_RESPONSE, op.ListSessionsResponse),
 }
 TYPES = {
     "bool": {FieldDescriptor.TYPE_BOOL},

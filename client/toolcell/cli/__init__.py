@@ -66,12 +66,15 @@ def main() -> NoReturn:
 
 
 def _run() -> object:
-    """Run the command line; return what `sys.exit` takes. Most calls take the short road of `quick`, the rest the whole one."""
-    if "call" in sys.argv and COMPLETE not in os.environ:
-        from .calls import quick
+    """Run the command line; return what `sys.exit` takes. Much takes the short road of `quick`, the rest the whole one."""
+    from .calls import quick
 
-        if (code := quick.run(sys.argv[1:])) is not None:
-            return code
+    if (instruction := os.environ.get(COMPLETE)) is not None:
+        if (text := quick.completions(instruction)) is not None:
+            print(text)
+            return 0
+    elif not quick.COMMANDS.isdisjoint(sys.argv) and (code := quick.run(sys.argv[1:])) is not None:
+        return code
     from ._command_line.app import app
     from ._command_line.usage import run
 

@@ -12,7 +12,7 @@ waiter has a future. Everything runs on the session's loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, Protocol
 
 from toolcell.client._transport.stream import Stream
@@ -58,6 +58,7 @@ class CallState:
     sent = False
     whole = True
     _buffer: EventBuffer | None = None
+    _listener: tuple[Callable[[Event], object], Callable[[Outcome], object]] | None = None
     _reader: asyncio.Future[None] | None = None  # the iterator that waits for an event
     _waiters: tuple[asyncio.Future[None], ...] = ()  # the tasks that wait for the outcome
 
@@ -137,7 +138,10 @@ class CallState:
             self._transport.send(answer)
 
     def deliver(self, event: Event, size_bytes: int) -> None:
-        """Queue an event for the iterator."""
+        """Give an event to the listener, or queue it for the iterator."""
+        if self._listener is not None:
+            self._listener[0](event)
+            return
         if self._buffer is None:
             self._buffer = EventBuffer()
         self._buffer.put(event, size_bytes)
@@ -158,6 +162,16 @@ class CallState:
                 ask.cancel()
             self._transport.remove(self)
             del self.call
+            if self._listener is not None:
+                listener, self._listener = self._listener, None
+                listener[1](outcome)
+
+    def listen(self, on_event: Callable[[Event], object], on_end: Callable[[Outcome], object]) -> None:
+        """Report events and the outcome by calls."""
+        if self.outcome is not None:
+            on_end(self.outcome)
+        else:
+            self._listener = on_event, on_end
 
     async def ended(self) -> Outcome:
         """Wait for the outcome; cancellation aborts the call."""
@@ -240,10 +254,25 @@ class Call:
         return self._state.ended().__await__()
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        self._begin_reading()
+        return self._state.events()
+
+    def listen(self, on_event: Callable[[Event], object], on_end: Callable[[Outcome], object]) -> None:
+        """Have the events and the outcome reported as they are read, in place of iterating; a call needs no task then.
+
+        What a callback raises ends the session. A call that has ended is reported at once.
+
+        Args:
+            on_event: Called with each event.
+            on_end: Called once with the outcome.
+        """
+        self._begin_reading()
+        self._state.listen(on_event, on_end)
+
+    def _begin_reading(self) -> None:
         if self._iterated:
             raise RuntimeError(f"{self!r} has been iterated over, and its events can be read only once")
         self._iterated = True
-        return self._state.events()
 
     def abort(self, reason: str = "") -> None:
         """Request that the call stops; returns at once, and a second abort has no effect.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.conftest import SECONDS_MAX, Done, Project
 
-from toolcell.cli.calls.quick import light_json
+from toolcell.cli.calls.quick import light_json, names
 from toolcell.cli.calls.quick.plan import read_plan
 from toolcell.client._transport.json_values import encode_arguments
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -117,6 +120,37 @@ async def selects(context: ToolContext) -> str:
 
 
 @tool
+async def values(context: ToolContext) -> str:
+    """Ask for values."""
+    ui = context.ui
+    return repr([await ui.select("Which?", ["a", "b"]), await ui.confirm("Sure?"), await ui.input("Name?", "Ada")])
+
+
+@tool
+async def several(context: ToolContext) -> str:
+    """Ask at once."""
+    async def one(number: int) -> bool:
+        try:
+            await context.ask(f"May I {number}?", patterns=[str(each) for each in range(10)], always=["all"])
+        except ToolError:
+            return False
+        return True
+
+    return repr(await asyncio.gather(*map(one, range(3))))
+
+
+@tool
+async def wrong(context: ToolContext) -> str:
+    """Ask for what is no question."""
+    for arguments in ({"kind": "other"}, {"kind": "select", "message": "m", "options": []}, {"kind": "input", "message": 1}):
+        try:
+            await context.request("ui.question", **arguments)
+        except ToolError as error:
+            context.log.info(str(error))
+    return "done"
+
+
+@tool
 async def other(context: ToolContext) -> str:
     """Want a service that is not there."""
     return str(await context.request("other", a=1))
@@ -169,7 +203,7 @@ async def stops(context: ToolContext) -> None:
 WHOLE: Final = """
 from toolcell.cli import main
 from toolcell.cli.calls import quick
-quick.run = lambda words: None
+quick.run = quick.completions = lambda words: None
 main()
 """
 """The whole command, whatever the short road serves."""
@@ -185,6 +219,17 @@ quick.run = must
 main()
 """
 """The short road, which has to serve it."""
+SHORT_COMPLETION: Final = """
+from toolcell.cli import main
+from toolcell.cli.calls import quick
+completions = quick.completions
+def must(instruction):
+    text = completions(instruction)
+    assert text is not None or instruction != "complete_bash"
+    return text
+quick.completions = must
+main()
+"""
 
 
 def run(project: Project, program: str, words: Sequence[str]) -> Done:
@@ -192,12 +237,18 @@ def run(project: Project, program: str, words: Sequence[str]) -> Done:
     return Done(done.code, done.out, done.err)
 
 
-def run_anew(project: Project, program: str, words: Sequence[str], stdout: int = subprocess.PIPE) -> Done:
-    """The same in an interpreter of its own, for what it loads and what stands in the place of its output."""
+def run_anew(
+    project: Project,
+    program: str,
+    words: Sequence[str],
+    stdout: int = subprocess.PIPE,
+    env: Mapping[str, str] | None = None,
+) -> Done:
+    """The same in an interpreter of its own, for what it loads, its environment, and what stands in the place of its output."""
     done = subprocess.run(
         [sys.executable, "-c", program, *words],
         cwd=project.directory,
-        env=project.environment,
+        env={**project.environment, **(env or {})},
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,
@@ -213,6 +264,8 @@ VARYING: Final = (
     (re.compile(r'("(?:[a-z]+_seconds|memory_peak_bytes|worker_id|expires_at|generation)": )("[^"]*"|[0-9.e+-]+)'), r"\1VALUE"),
     (re.compile(r"\b[0-9.]+ (?:ms|s)\b"), "TIME"),
     (re.compile(r"process(?:es)? \d+"), "PROCESS"),
+    (re.compile(r"\b(?:TIME ago|now)\b"), "AGO"),
+    (re.compile(r"\b\d+(?:\.\d+)? [KM]iB"), "SIZE"),
 )  # fmt: skip
 
 
@@ -270,14 +323,147 @@ CASES: Final = {
     "threads": ["call", "t_leaves"],
     "time limit": ["call", "t_sleeps", "--timeout", "500ms"],
     "aborts itself": ["call", "t_stops"],
+    "calls": ["calls"],
+    "workers": ["ps", "-q"],
+    "status": ["status"],
+    "status of another place": ["-C", "..", "status"],
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_both_roads_print_the_same(here: Project, case: str) -> None:
+    if CASES[case][0] in ("calls", "ps"):
+        here.run("call", "t_fail")
+        here.run("call", "t_say", "text=a")
     short, whole = (same(run(here, program, CASES[case])) for program in (SHORT, WHOLE))
+    if CASES[case][0] in ("calls", "ps"):  # columns are as wide as the ages in them
+        short, whole = (replace(done, out=re.sub(" +", " ", done.out)) for done in (short, whole))
     assert short == whole
     assert "toolcell/cli" not in short.err
+
+
+AT_A_TERMINAL: Final[dict[str, tuple[list[str], list[str]]]] = {
+    "text": (CASES["text"], []),
+    "notes": (CASES["notes"], []),
+    "events": (CASES["events"], []),
+    "failure": (CASES["failure"], []),
+    "status": (["status"], []),
+    "allowed": (["call", "t_asks"], ["y"]),
+    "allowed for good": (["call", "t_asks"], ["Always"]),
+    "denied": (["call", "t_asks"], [""]),
+    "closed": (["call", "t_asks"], ["\x04"]),
+    "a value": (["call", "t_values"], ["2", "y", ""]),
+    "no values": (["call", "t_values"], ["9", "no", "Grüße \x01"]),
+    "several at once": (["call", "t_several"], ["n", "yes", "a"]),
+    "wrong questions": (["call", "t_wrong"], []),
+    "interrupted with a question open": (["call", "t_asks"], ["\x03"]),
+}
+"""Words, and what is typed where an answer is awaited."""
+WAITING: Final = re.compile(r"\r\x1b\[K(?:[a-z_ ]+(?:: loading)? \(TIME\))?|[a-z_ ]+: \S+ +\d+% half")
+"""A line that is rewritten is drawn as often as there is time for it."""
+
+
+def at_terminal(project: Project, program: str, words: Sequence[str], answers: Sequence[str]) -> Done:
+    """Run a command at a terminal of its own; each answer is typed when it is awaited."""
+    ours, theirs = pty.openpty()
+    left, shown = list(answers), b""
+    with subprocess.Popen(
+        ["setsid", "--ctty", sys.executable, "-c", program, *words],
+        cwd=project.directory,
+        env={**project.environment, "TERM": "xterm", "COLUMNS": "80"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        with suppress(OSError):  # the other end is closed
+            while data := os.read(ours, 65536):
+                shown += data
+                if left and shown.endswith((b"? ", b"> ")):
+                    typed = left.pop(0)
+                    os.write(ours, typed.encode() if typed in ("\x03", "\x04") else f"{typed}\n".encode())
+        os.close(ours)
+        process.wait(SECONDS_MAX)
+    assert not left
+    return Done(process.returncode, WAITING.sub("", same(Done(0, shown.decode(), "")).out), "")
+
+
+@pytest.mark.parametrize("case", AT_A_TERMINAL)
+def test_both_roads_show_the_same_at_a_terminal(here: Project, case: str) -> None:
+    words, answers = AT_A_TERMINAL[case]
+    short, whole = (at_terminal(here, program, words, answers) for program in (SHORT, WHOLE))
+    assert short == whole
+    assert short.out
+
+
+def test_the_history_of_a_call_is_printed_the_same(here: Project) -> None:
+    here.run("call", "t_fail")
+    call_id = json.loads(here.run("calls", "--json").out)["calls"][0]["call_id"]
+    for word in (call_id, call_id[:10]):
+        short, whole = (run(here, program, ["calls", word]) for program in (SHORT, WHOLE))
+        assert short == whole
+        assert "no such table" in short.out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "line", ["call ", "call t_s", "calls c-", "sessions ", "logs t", "explain t_say", "tools no"]
+)
+def test_both_roads_complete_the_same(here: Project, shell: str, line: str) -> None:
+    here.run("call", "t_say", "text=a")
+    words = f"toolcell {line}"
+    asked = {
+        "_TOOLCELL_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": words,
+        "COMP_CWORD": "2",
+        "_TYPER_COMPLETE_ARGS": words,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    short, whole = (run_anew(here, program, [], env=asked) for program in (SHORT_COMPLETION, WHOLE))
+    assert short == whole
+    assert short.out or line in ("tools no", "sessions ")
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("toolcell ca", "1"),
+        ("toolcell call --ti", "2"),
+        ("toolcell call t a", "3"),
+        ("toolcell -C d call ", "4"),
+        ("toolcell mcp inst", "2"),
+        ("toolcell call 'a", "2"),
+        ("toolcell call $(id)", "2"),
+        ("toolcell call", "-1"),
+        ("", ""),
+    ],
+)
+def test_other_completions_are_left_to_the_whole_command(
+    monkeypatch: pytest.MonkeyPatch, words: str, place: str
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", place)
+    assert names.complete("complete_bash") is None
+
+
+def test_what_a_shell_could_evaluate_is_not_suggested() -> None:
+    assert names.beginning("t", ["t_say", "t$(id)", "t a", "t\n", "tü", "", "other", "t.b:c-1"]) == [
+        "t_say",
+        "t.b:c-1",
+    ]
+
+
+@pytest.mark.parametrize("words", [["status"], ["ps"]])
+def test_a_list_loads_no_large_library(here: Project, words: list[str]) -> None:
+    done = run(here, LOADED, words)
+    assert done.out
+    assert set(ast.literal_eval(done.err.partition(" ")[2])) <= {"enum", "json", "re"}
+
+
+def test_a_call_at_a_terminal_loads_no_large_library(here: Project) -> None:
+    done = at_terminal(here, LOADED, ["call", "t_say", "text=a"], [])
+    loaded = done.out.removeprefix("a\r\n0 ")
+    assert not set(ast.literal_eval(loaded)) - {"enum", "json", "re"}  # which the line of a waiting needs
 
 
 @pytest.mark.parametrize(
@@ -302,6 +488,13 @@ def test_both_roads_print_the_same(here: Project, case: str) -> None:
         "call t a=@file",
         "call t a:=@file",
         "call t word",
+        "ps x",
+        "ps --json",
+        "--json status",
+        "calls a b",
+        "calls --timeout 3",
+        "calls --help",
+        "sessions",
         "call t =x",
         "call t -- a=b",
         "call t -C",

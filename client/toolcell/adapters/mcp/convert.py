@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote
 
@@ -23,6 +23,7 @@ from toolcell import ToolError
 from toolcell.client import (
     Answer,
     Ask,
+    Block,
     FileData,
     ImageData,
     Outcome,
@@ -35,8 +36,8 @@ from toolcell.client import (
 from toolcell.client.outcome import failure_text, notes_text
 
 __all__ = [
-    "CAPABILITIES", "RESULTS", "answer_of", "failure", "file_block", "form_of", "line_of", "question_of",
-    "requests_of", "result_of", "value_of",
+    "CAPABILITIES", "RESULTS", "answer_of", "failure", "form_of", "line_of", "question_of", "requests_of", "result_of",
+    "text_block", "value_of",
 ]  # fmt: skip
 
 ANSWER = "allow"
@@ -66,29 +67,30 @@ CAPABILITIES: Final[Mapping[str, types.ClientCapabilities]] = {
 """What a host must have declared for it."""
 
 
-def result_of(outcome: Outcome, tool: ToolInfo | None = None, misfit: str = "") -> types.CallToolResult:
-    """How a call ended, as the model reads it: its content, after the message where it did not end well.
+def result_of(outcome: Outcome, tool: ToolInfo | None = None, misfit: str = "") -> dict[str, Any]:
+    """How a call ended, as the protocol writes it: its content, after the message where it did not end well.
 
     Args:
         outcome: The outcome.
         tool: The tool, if the host was given its output schema; default: there is none.
         misfit: Why the value does not fit that schema, as the tool's log says; default: it does, or nothing is said.
     """
-    content = list(_blocks(outcome))
-    if told := failure_text(outcome):
-        content.insert(0, _text(told))
-    if noted := notes_text(outcome):
-        content.append(_text(noted))
-    result = types.CallToolResult(content=content, is_error=not outcome.ok)
+    content = [_block(block) for block in outcome.content]
+    ok = outcome.ok
+    if not ok and (told := failure_text(outcome)):
+        content.insert(0, text_block(told))
+    if outcome.notes:
+        content.append(text_block(notes_text(outcome)))
+    result: dict[str, Any] = {"content": content, "isError": not ok}
     if outcome.metadata:
-        result.meta = {METADATA_KEY: dict(outcome.metadata)}
-    if tool is None or tool.output_schema is None or not outcome.ok:
+        result["_meta"] = {METADATA_KEY: dict(outcome.metadata)}
+    if tool is None or tool.output_schema is None or not ok:
         return result
     if outcome.structured:
-        result.structured_content = cast("dict[str, Any]", tool.structured_value(outcome.details))
+        result["structuredContent"] = tool.structured_value(outcome.details)
     else:
-        result.content.insert(0, _text(NOT_STRUCTURED.format(misfit or UNKNOWN_REASON)))
-        result.is_error = True
+        content.insert(0, text_block(NOT_STRUCTURED.format(misfit or UNKNOWN_REASON)))
+        result["isError"] = True
     return result
 
 
@@ -97,37 +99,31 @@ def line_of(update: Update) -> str:
     return update.last_line[:LINE_CHARACTERS_MAX]
 
 
-def failure(message: str) -> types.CallToolResult:
+def failure(message: str) -> dict[str, Any]:
     """A call that there is no outcome for."""
-    return types.CallToolResult(content=[_text(message)], is_error=True)
+    return {"content": [text_block(message)], "isError": True}
 
 
-def _blocks(outcome: Outcome) -> Iterator[types.ContentBlock]:
-    for block in outcome.content:
-        match block:
-            case Text(text):
-                yield _text(text)
-            case ImageData(data, mime_type):
-                yield types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime_type)
-            case FileData():
-                yield file_block(block)
-            case ResourceLink(uri, name, mime_type):
-                yield types.ResourceLink(uri=uri, name=name or uri, mime_type=mime_type)
+def text_block(text: str) -> dict[str, Any]:
+    """A text as MCP has it."""
+    return {"type": "text", "text": text}
 
 
-def _text(text: str) -> types.TextContent:
-    return types.TextContent(text=text)
-
-
-def file_block(block: FileData) -> types.AudioContent | types.EmbeddedResource:
-    """A file as MCP has it: audio by a kind of its own, everything else as an embedded resource."""
-    data = base64.b64encode(block.data).decode()
-    if block.mime_type.startswith("audio/"):
-        return types.AudioContent(data=data, mime_type=block.mime_type)
-    uri = f"attachment:///{quote(block.name, safe='')}"
-    return types.EmbeddedResource(
-        resource=types.BlobResourceContents(uri=uri, mime_type=block.mime_type, blob=data)
-    )
+def _block(block: Block) -> dict[str, Any]:
+    match block:
+        case Text(text):
+            return text_block(text)
+        case ResourceLink(uri, name, mime_type):
+            typed = {} if mime_type is None else {"mimeType": mime_type}
+            return {"type": "resource_link", "uri": uri, "name": name or uri, **typed}
+        case ImageData(data, mime_type):
+            return {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": mime_type}
+        case FileData(data, mime_type, name):
+            encoded = base64.b64encode(data).decode()
+            if mime_type.startswith("audio/"):
+                return {"type": "audio", "data": encoded, "mimeType": mime_type}
+            uri = f"attachment:///{quote(name, safe='')}"
+            return {"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, "blob": encoded}}
 
 
 def question_of(ask: Ask) -> types.ElicitRequest:
@@ -143,8 +139,9 @@ def question_of(ask: Ask) -> types.ElicitRequest:
         },  # the default is what Enter sends
         "required": [ANSWER],
     }
-    message = _text("\n".join(lines)).text
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
+    return types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message="\n".join(lines), requested_schema=schema)
+    )
 
 
 def answer_of(said: object) -> Answer:
@@ -157,7 +154,7 @@ def answer_of(said: object) -> Answer:
 
 def form_of(question: Question) -> types.ElicitRequest:
     """A tool's question for a value as a form."""
-    message = _text(f"{question.call.tool}: {question.message}").text
+    message = f"{question.call.tool}: {question.message}"
     return types.ElicitRequest(
         params=types.ElicitRequestFormParams(message=message, requested_schema=question.schema)
     )

@@ -8,9 +8,10 @@ they were read; their results are those that it would have made.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -37,12 +38,13 @@ from pydantic import ValidationError
 from toolcell.client import ToolInfo
 
 from .bridge import host_server
-from .host.context import Context, HostContext
+from .host.context import Context, HostContext, agent_of
 from .host.link import HostLink
 from .host.session import HostSession
 from .stdio import wire
-from .stdio.conversation import Conversation, Era, Exchange, PeerError, Settled
+from .stdio.conversation import Conversation, Era, Exchange, PeerError, Settled, Work
 from .stdio.requests import Request
+from .tool_call import HEARTBEAT_SECONDS, ToolCall
 
 __all__ = ["Kernel", "refusal_of"]
 
@@ -92,24 +94,78 @@ class Kernel:
 
     async def list_tools(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
         """The result of `tools/list`. Raises PeerError."""
-        with _translated(modern=request.host is not None):
+        try:
             value = {"tools": await self._session.offered(self._context(exchange, request))}
+        except Exception as error:
+            raise _peer_error(error, modern=request.host is not None) from error
         return value if request.host is None else wire.cacheable(value)
+
+    def call(self, exchange: Exchange, request: Request) -> None:
+        """See to the answer of `tools/call`: without a task, as long as there is nothing to tell or to wait for before."""
+        context = partial(self._context, exchange, request)
+        talk = self._session.begin(self._agent(request), request, context)
+        if talk is None:
+            self._conversation.begin(exchange, partial(self.call_tool, request=request))
+            return
+        follow = partial(self._join, talk, request)
+        self._conversation.hold(exchange, talk.abort, follow)
+        sign = None
+        if exchange.token is not None:
+            sign = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, talk.give_sign)
+        talk.follow(partial(self._heard, talk, exchange, request, follow, sign))
+
+    def _heard(
+        self,
+        talk: ToolCall,
+        exchange: Exchange,
+        request: Request,
+        follow: Work,
+        sign: asyncio.TimerHandle | None,
+    ) -> None:
+        """Answer a call that has ended; have a task tell what there is to tell of another."""
+        if exchange.task is not None or (exchange.is_cancelled and talk.outcome is None):
+            return
+        if sign is not None:
+            sign.cancel()
+        if talk.outcome is None or not (talk.is_plain or exchange.is_cancelled):
+            self._conversation.begin(exchange, follow)
+            return
+        try:
+            line = wire.result(request.id, self._result(request, talk.result(talk.outcome)))
+        except Exception as error:  # noqa: BLE001  the session is not to end by it
+            line = wire.failure(request.id, _peer_error(error, modern=request.host is not None).error)
+        self._conversation.answer(exchange, line)
+
+    async def _join(self, talk: ToolCall, request: Request, exchange: Exchange) -> Mapping[str, Any]:
+        """The result of a call that was begun. Raises PeerError."""
+        try:
+            answer = await self._session.join(talk, self._context(exchange, request))
+            return self._result(request, answer)
+        except Exception as error:
+            raise _peer_error(error, modern=request.host is not None) from error
 
     async def call_tool(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
         """The result of `tools/call`. Raises PeerError."""
-        with _translated(modern=request.host is not None):
-            context = self._context(exchange, request)
-            params = types.CallToolRequestParams.model_construct(
-                name=request.params["name"], arguments=request.params.get("arguments")
-            )
-            result = await self._session.call_tool(context, params)
-            value = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-            if isinstance(result, types.CallToolResult) and all(map(_is_text, result.content)):
-                del value["resultType"]  # which up to 2025-11-25 there is none of
-            else:
-                value = methods.serialize_server_result("tools/call", context.protocol_version, value)
-        return value if request.host is None else wire.complete(value)
+        params = types.CallToolRequestParams.model_construct(
+            name=request.params["name"], arguments=request.params.get("arguments")
+        )
+        try:
+            answer = await self._session.answer(self._context(exchange, request), params)
+            return self._result(request, answer)
+        except Exception as error:
+            raise _peer_error(error, modern=request.host is not None) from error
+
+    def _result(
+        self, request: Request, answer: dict[str, Any] | types.InputRequiredResult
+    ) -> Mapping[str, Any]:
+        """A result as the host's version of the protocol has it."""
+        if not isinstance(answer, dict) or any(block["type"] != "text" for block in answer["content"]):
+            if not isinstance(answer, dict):
+                answer = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+            answer = {"resultType": "complete", **answer}
+            version = wire.MODERN_VERSION if request.host is not None else self._shaken().protocol_version
+            answer = methods.serialize_server_result("tools/call", version, answer)
+        return answer if request.host is None else wire.complete(answer)
 
     async def take(self, line: bytes, *, acknowledged: bool = False) -> None:
         """Read a line and see to its answer; `acknowledged` is a subscription whose host knows already that it holds."""
@@ -150,8 +206,10 @@ class Kernel:
         dispatched = (_Acknowledged if acknowledged else _Dispatched)(exchange, asks=not modern)
 
         async def work(_: Exchange) -> Mapping[str, Any]:
-            with _translated(modern=modern):
+            try:
                 return await (self._modern if modern else self._legacy)(dispatched, method, params)
+            except Exception as error:
+                raise _peer_error(error, modern=modern) from error
 
         self._conversation.begin(exchange, work)
 
@@ -169,11 +227,10 @@ class Kernel:
     async def _initialize(self, exchange: Exchange, params: Mapping[str, Any] | None) -> None:
         assert exchange.id is not None
         try:
-            with _translated(modern=False):
-                value = await self._legacy(_Dispatched(exchange, asks=True), "initialize", params)
-        except PeerError as error:
+            value = await self._legacy(_Dispatched(exchange, asks=True), "initialize", params)
+        except Exception as error:  # noqa: BLE001  it is the answer
             self._conversation.settle(Settled.BARE)
-            await self._conversation.write(wire.failure(exchange.id, error.error))
+            await self._conversation.write(wire.failure(exchange.id, _peer_error(error, modern=False).error))
         else:
             self._conversation.settle(Settled.SHAKEN)
             await self._conversation.write(wire.result(exchange.id, value))
@@ -213,6 +270,13 @@ class Kernel:
         await runner.on_notify(dispatched, method, params)
 
     # The host's connection, as the SDK has it
+
+    def _agent(self, request: Request) -> str:
+        """The name of the host that sends a request."""
+        if request.host is not None:
+            return request.host.agent
+        params = self._shaken().client_params
+        return agent_of(params.client_info.name) if params is not None else ""
 
     def _context(self, exchange: Exchange, request: Request) -> Context:
         modern = request.host is not None
@@ -322,19 +386,15 @@ class _Acknowledged(_Dispatched):
         self.told = True
 
 
-@contextmanager
-def _translated(*, modern: bool) -> Generator[None]:
-    """Make what a handler raises the error that the SDK answers. Raises PeerError."""
-    try:
-        yield
-    except PeerError:
-        raise
-    except Exception as error:
-        found = modern_error_data(error) if modern else handler_exception_to_error_data(error)
-        if found is None:
-            _log.exception("A request has failed.")
-            found = types.ErrorData(code=0, message=str(error))
-        raise PeerError(found.model_dump(by_alias=True, mode="json", exclude_unset=True)) from error
+def _peer_error(error: Exception, *, modern: bool) -> PeerError:
+    """Make what a handler has raised the error that the SDK answers."""
+    if isinstance(error, PeerError):
+        return error
+    found = modern_error_data(error) if modern else handler_exception_to_error_data(error)
+    if found is None:
+        _log.error("A request has failed.", exc_info=error)
+        found = types.ErrorData(code=0, message=str(error))
+    return PeerError(found.model_dump(by_alias=True, mode="json", exclude_unset=True))
 
 
 def refusal_of(error: ValidationError) -> dict[str, Any]:
@@ -370,7 +430,3 @@ def _capabilities(method: str, params: Mapping[str, Any] | None) -> Mapping[str,
 def _meta_has(params: Mapping[str, Any] | None, key: str) -> bool:
     meta = (params or {}).get("_meta")
     return isinstance(meta, dict) and key in meta
-
-
-def _is_text(block: types.ContentBlock) -> bool:
-    return isinstance(block, types.TextContent)

@@ -7,6 +7,7 @@ the `_meta` of the contents says which bytes they are. An output never changes, 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import parse_qsl
 
 from mcp import MCPError, types
@@ -30,12 +31,13 @@ class KeptOutputs:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Output, str]] = {}
 
-    def add(self, output: Output, tool: str) -> types.ResourceLink:
+    def add(self, output: Output, tool: str) -> dict[str, Any]:
         """Keep an output in the list; return the link to it."""
         self._kept[output.id] = output, tool
         while len(self._kept) > OUTPUTS_MAX:
             del self._kept[next(iter(self._kept))]
-        return types.ResourceLink(**_resource(output, tool).model_dump())
+        described = _resource(output, tool).model_dump(by_alias=True, mode="json", exclude_none=True)
+        return {"type": "resource_link", **described}
 
     def clear(self) -> None:
         """Forget all: the session that had them has ended."""

@@ -9,6 +9,9 @@ between prove nothing, as hosts send calls in parallel. Only the end of the host
 
 What a tool asks the host itself for (`mcp.input`) goes the same way: a form of its own, a completion of the host's model,
 the roots. A host that has not declared the capability is not asked.
+
+Most calls end with nothing to tell before, so a call has no task: the session's reader reports to it, and it wakes whoever
+answers the host. Who has news to tell, or waits for answers of the host, awaits `join`.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ from .convert import (
     question_of,
     requests_of,
     result_of,
+    text_block,
     value_of,
 )
 from .host.context import Context, client_name, lacks
@@ -69,24 +73,33 @@ class ToolCall:
         self,
         running: Call,
         tool: ToolInfo | None,
+        context: Callable[[], Context],
         log_level: Callable[[Context], types.LoggingLevel | None],
         state: Callable[[int], str],
         note: Callable[[], str],
+        forget: Callable[[], object],
     ) -> None:
         """`tool` is what is called, if the host was given its output schema.
+
+        `context` makes that of the request, when there is something to tell.
 
         `log_level` is the least level of log records that a request wants, None for no record.
         `state` is what a host says to come back to the call, for the first, second… time that it is asked.
         `note` returns a text to add to the result, empty for none; it is called when the call has ended.
+        `forget` is called with the end.
         """
         self.running = running
+        self.outcome: Outcome | None = None
         self._tool = tool
+        self._make_context = context
         self._log_level = log_level
         self._records = LogRecords(running.tool)
         self._state = state
         self._note_of_result = note
+        self._forget = forget
         self._times = 0
         self.attached = False  # whether a request waits for it
+        self._wake: Callable[[], object] | None = None
         self._context: Context | None = None
         self._rising = _RisingProgress()
         self._progress: Progress | None = None  # the newest that was not sent
@@ -94,6 +107,7 @@ class ToolCall:
         self._title: str = ""  # that comes with all metadata
         self._misfit = ""  # why the value does not fit the tool's output schema
         self._news = asyncio.Event()
+        self._over = asyncio.Event()
         self._put: dict[
             str, tuple[types.InputRequest, asyncio.Future[types.InputResponse]]
         ] = {}  # questions that a result carries
@@ -101,14 +115,48 @@ class ToolCall:
         self._latest: Context | None = None  # of the request that waits, or waited last
         self._lacking: types.ClientCapabilities | None = None  # that the host would have needed
 
-    async def run(self) -> Outcome:
-        """Follow the call to its end, in a task of the caller."""
-        try:
-            async for event in self.running:
-                self._note(event)
-            return await self.running
-        finally:
-            self._news.set()
+    def follow(self, wake: Callable[[], object] | None = None) -> None:
+        """Take in what happens from now on; `wake` is called with news and the end, for a request that waits for it."""
+        self._wake, self.attached = wake, wake is not None
+        self.running.listen(self._note, self._end)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has ended, and its result is all that there is to say and to do."""
+        outcome = self.outcome
+        return outcome is not None and outcome.output is None and not self._has_news and self._lacking is None
+
+    @property
+    def _current(self) -> Context | None:
+        """The context of the request that waits for it; None while none does."""
+        if self._context is None and self.attached:
+            self._context = self._latest = self._make_context()
+        return self._context
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._progress is not None or self._line or self._records)
+
+    async def ended(self) -> None:
+        """Wait for the end."""
+        await self._over.wait()
+
+    def give_sign(self) -> None:
+        """Have the host told that it still runs."""
+        self._line = self._line or self._rising.message or RUNNING
+        self._hear()
+
+    def _end(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self._forget()
+        self._over.set()
+        self._hear()
+        self._wake = None
+
+    def _hear(self) -> None:
+        self._news.set()
+        if self._wake is not None:
+            self._wake()
 
     def _note(self, event: Event) -> None:
         """Keep what the host is to hear; one that reads slowly gets the newest, and delays nothing."""
@@ -119,57 +167,67 @@ class ToolCall:
                 self._line = line_of(event) or self._line
             case Metadata() if event.title not in ("", self._title):
                 self._title = self._line = event.title
-            case Log():
+            case Log(source="log"):
                 # The last record of a call; the outcome says only that the value does not fit.
-                self._misfit = event.text.partition(MISFIT)[2] if event.source == "log" else ""
-                context = self._context
+                self._misfit = event.text.partition(MISFIT)[2]
+                context = self._current
                 if context is None or not self._records.put(event, self._log_level(context)):
                     return
             case _:
                 return
-        self._news.set()
+        self._hear()
 
     async def join(
-        self, context: Context, ending: asyncio.Task[Outcome], answers: types.InputResponses | None = None
-    ) -> types.CallToolResult | types.InputRequiredResult:
+        self, context: Context, answers: types.InputResponses | None = None
+    ) -> dict[str, Any] | types.InputRequiredResult:
         """Wait for the end, or for a question where results carry them. Being cancelled is the abort.
 
         The cancellation is delivered when the tool has stopped.
         """
         self._answer(answers or {})
-        self._latest = context
+        self._latest, self._wake = context, None
         # One request counts from where it began, and each has a token of its own.
         self._context, self._rising, self.attached = context, _RisingProgress(), True
         try:
-            while not ending.done():
+            while self.outcome is None or self._has_news:
+                await self._tell_records(context)
+                if self._progress is not None or self._line:
+                    await self._report(context)
+                if self.outcome is not None or self._has_news:
+                    continue
                 if self._put:
                     return self._questions()
                 with anyio.move_on_after(HEARTBEAT_SECONDS) as silence:
                     await self._news.wait()
                     self._news.clear()
-                await self._tell_records(context)
-                if silence.cancelled_caught or self._progress is not None or self._line:
+                if silence.cancelled_caught:
                     await self._report(context)
-            await self._tell_records(context)
-            outcome = ending.result()
-            if self._lacking is not None and not outcome.ok and _has_errors_for_it(context):
+            if self._lacking is not None and not self.outcome.ok and _has_errors_for_it(context):
                 data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=self._lacking)
                 raise MCPError(
                     types.MISSING_REQUIRED_CLIENT_CAPABILITY,
-                    outcome.message,
+                    self.outcome.message,
                     data.model_dump(by_alias=True, mode="json", exclude_none=True),
                 )
-            result = result_of(read_output.with_handle(outcome), self._tool, self._misfit)
-            if note := self._note_of_result():
-                result.content.append(types.TextContent(text=note))
-            return result
+            return self.result(self.outcome)
         except asyncio.CancelledError:
-            self.running.abort("by the host")
+            self.abort()
             with anyio.CancelScope(shield=True):
-                await asyncio.wait({ending})
+                await self.ended()
             raise
         finally:
             self._context, self.attached = None, False
+
+    def result(self, outcome: Outcome) -> dict[str, Any]:
+        """How it ended, as the protocol writes it."""
+        result = result_of(read_output.with_handle(outcome), self._tool, self._misfit)
+        if note := self._note_of_result():
+            result["content"].append(text_block(note))
+        return result
+
+    def abort(self) -> None:
+        """Stop it, as the host wants it."""
+        self.running.abort("by the host")
 
     async def ask(self, ask: Ask) -> Answer:
         """Put a question of the tool to the person."""
@@ -184,7 +242,8 @@ class ToolCall:
         wanted = requests_of(self.running.tool, requests)
         for request in wanted.values():
             capability = CAPABILITIES[request.method]
-            if self._latest is None or lacks(self._latest, capability):
+            latest = self._current or self._latest
+            if latest is None or lacks(latest, capability):
                 self._lacking = capability
                 (name,) = capability.model_dump(exclude_none=True)
                 raise ToolError(f"{self._host()} has not declared the capability {name}")
@@ -206,7 +265,7 @@ class ToolCall:
 
     async def _request(self, requests: Mapping[str, types.InputRequest]) -> dict[str, types.InputResponse]:
         """Ask the host, within its request or by the result of it; one after the other where each is a request."""
-        context = self._context
+        context = self._current
         if context is not None and context.session.can_send_request:
             about = ServerMessageMetadata(related_request_id=context.request_id)
             return {
@@ -218,7 +277,7 @@ class ToolCall:
             name: (request, loop.create_future()) for name, request in requests.items()
         }
         self._put.update(put)
-        self._news.set()
+        self._hear()
         try:
             return {name: await future for name, (_, future) in put.items()}
         finally:

@@ -1,24 +1,20 @@
 """`toolcell completion` and what it completes: commands, options, names of tools, ids of calls and sessions.
 
 Names and ids are those of the daemon that runs; none is started, and without one there are no suggestions.
-A shell evaluates what it is given, so only words of letters, digits and a few marks are suggested, without descriptions.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import typer
 
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-
-if TYPE_CHECKING:
-    from toolcell.client._transport.operator import Operator
+from toolcell.cli.calls.quick.names import beginning, names
 
 __all__ = [
     "calls",
@@ -33,10 +29,6 @@ __all__ = [
 ]
 
 SHELLS: Final = ("bash", "zsh", "fish")
-SECONDS_MAX: Final = 2.0
-"""How long a person waits for suggestions at most."""
-
-_SAFE: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
 def prepare() -> None:
@@ -68,31 +60,31 @@ def print_script(context: CommandContext, shell: str) -> Exit:
 
 def shells(incomplete: str) -> list[str]:
     """Suggest shells."""
-    return _beginning(incomplete, SHELLS)
+    return beginning(incomplete, SHELLS)
 
 
 def hosts(incomplete: str) -> list[str]:
     """Suggest hosts of MCP servers."""
     from toolcell.cli.adapters.mcp_install.hosts import HOSTS
 
-    return _beginning(incomplete, HOSTS)
+    return beginning(incomplete, HOSTS)
 
 
 def kinds(incomplete: str) -> list[str]:
     """Suggest kinds of tools."""
     from toolcell.cli.authoring.new import KINDS
 
-    return _beginning(incomplete, KINDS)
+    return beginning(incomplete, KINDS)
 
 
 def tools(context: typer.Context, incomplete: str) -> list[str]:
     """Suggest the tools of the directory."""
-    return _beginning(incomplete, _asked(context, _tools))
+    return beginning(incomplete, _asked(context, "tools"))
 
 
 def calls(context: typer.Context, incomplete: str) -> list[str]:
     """Suggest calls, running ones first."""
-    return _beginning(incomplete, _asked(context, _calls))
+    return beginning(incomplete, _asked(context, "calls"))
 
 
 def tools_and_calls(context: typer.Context, incomplete: str) -> list[str]:
@@ -102,51 +94,16 @@ def tools_and_calls(context: typer.Context, incomplete: str) -> list[str]:
 
 def sessions(context: typer.Context, incomplete: str) -> list[str]:
     """Suggest sessions."""
-    return _beginning(incomplete, _asked(context, _sessions))
+    return beginning(incomplete, _asked(context, "sessions"))
 
 
-async def _tools(client: Operator) -> Iterable[str]:
-    from toolcell_proto.v1 import toolcell_pb2 as pb
-
-    answer = await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
-    return (tool.name for tool in answer.catalog.tools)
-
-
-async def _calls(client: Operator) -> Iterable[str]:
-    from toolcell_proto.v1 import operator_pb2 as op
-
-    answer = await client.ask(client.operator.ListCalls, op.ListCallsRequest())
-    return (call.call_id for call in answer.calls)
-
-
-async def _sessions(client: Operator) -> Iterable[str]:
-    from toolcell_proto.v1 import operator_pb2 as op
-
-    answer = await client.ask(client.operator.ListSessions, op.ListSessionsRequest())
-    return (session.session_id for session in answer.sessions)
-
-
-def _asked(context: typer.Context, question: Callable[[Operator], Awaitable[Iterable[str]]]) -> Iterable[str]:
+def _asked(context: typer.Context, kind: str) -> Iterable[str]:
     """Ask the daemon that runs; whatever goes wrong, there is nothing to suggest."""
     here = [context.params, context.parent.params if context.parent else {}]
     socket = next((options["socket"] for options in here if options.get("socket")), None)
     directory = next((options["directory"] for options in here if options.get("directory")), None)
-
-    import asyncio
-
-    async def asked() -> Iterable[str]:
-        from toolcell.client._launch.daemon import find
-        from toolcell.client._transport.operator import operate
-
-        async with asyncio.timeout(SECONDS_MAX), operate(find(socket, "running")) as client:
-            return await question(client)
-
     with contextlib.suppress(Exception):
         if directory:
             os.chdir(directory)
-        return asyncio.run(asked())
+        return names(kind, socket)
     return ()
-
-
-def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
-    return [word for word in words if word.startswith(incomplete) and _SAFE.fullmatch(word)]

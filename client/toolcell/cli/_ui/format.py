@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 from toolcell._units import format_seconds
 
-__all__ = ["ago", "clean", "shown_path", "until"]
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    from toolcell.client._grpc.wire import Record
+
+__all__ = ["ago", "clean", "shown_path", "time_of", "until"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_of(time: Timestamp | Record) -> datetime | None:
+    """Return a time of the wire; None where it is not set, or is none."""
+    try:
+        known = time.seconds or time.nanos
+        return _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000) if known else None
+    except OverflowError:
+        return None
 
 
 def ago(time: datetime | None, now: datetime) -> str:

@@ -7,7 +7,6 @@ A call's outcome and an output that was cut look as they do in `toolcell.client`
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -17,7 +16,9 @@ from toolcell.client._transport.messages import read_catalog, read_outcome
 from toolcell.client.catalog import Problem, ToolInfo
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["output_record", "problem", "record", "time_of", "tool"]
+from .format import time_of
+
+__all__ = ["output_record", "problem", "record", "tool"]
 
 # Empty is what they say; of any other string it is "there is none"
 TEXTS: Final = frozenset({"text", "message"})
@@ -27,11 +28,6 @@ NUMBERS_FROM_ONE: Final = frozenset({"pid", "keeper_pid", "line"})  # 0 is "ther
 def record(message: Message) -> dict[str, Any]:
     """A message as JSON has it."""
     return {field.name: _value(message, field.name) for field in message.DESCRIPTOR.fields}
-
-
-def time_of(time: Timestamp) -> datetime | None:
-    """A time of the wire; None where it is not set."""
-    return time.ToDatetime(tzinfo=UTC) if time.seconds or time.nanos else None
 
 
 def tool(item: ToolInfo) -> dict[str, Any]:

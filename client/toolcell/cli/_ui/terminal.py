@@ -154,15 +154,28 @@ class Terminal:
         if self._asking is None:
             self._asking = asyncio.Lock()
         async with self._asking:
-            line, self._line = self._line, ""
-            self._erase()
-            self._write(printable(f"{prose(question, self._stream)}\n{choices} " if choices else question))
-            self._at_start = False  # progress is not drawn into the answer
+            line = self.put(question, choices)
             try:
-                typed = await _typed()
-                return typed.strip()
+                await _readable()
+                return self.typed()
             finally:
-                self._at_start, self._line = True, line
+                self.put_back(line)
+
+    def put(self, question: str, choices: str) -> str:
+        """Write a question, whose answer is typed behind it; return the line of progress, for `put_back` after it."""
+        line, self._line = self._line, ""
+        self._erase()
+        self._write(printable(f"{prose(question, self._stream)}\n{choices} " if choices else question))
+        self._at_start = False  # progress is not drawn into the answer
+        return line
+
+    def typed(self) -> str:
+        """Read what was typed, up to Enter."""
+        return os.read(sys.stdin.fileno(), ANSWER_BYTES_MAX).decode(errors="replace").strip()
+
+    def put_back(self, line: str) -> None:
+        """Take note that a question is over."""
+        self._at_start, self._line = True, line
 
     def _draw(self) -> None:
         if self._line and self._at_start:
@@ -222,8 +235,8 @@ class Waiting:
         self._ended = True
 
 
-async def _typed() -> str:
-    """What is typed, up to Enter."""
+async def _readable() -> None:
+    """Wait until something was typed."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -237,7 +250,6 @@ async def _typed() -> str:
     loop.add_reader(descriptor, readable)
     try:
         await ready
-        return os.read(descriptor, ANSWER_BYTES_MAX).decode(errors="replace")
     finally:
         loop.remove_reader(descriptor)
 

@@ -24,7 +24,16 @@ from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import LOADING, Terminal
 from toolcell.cli.calls.arguments import fit, read
-from toolcell.cli.calls.display import show_log, show_note, tell
+from toolcell.cli.calls.display import (
+    ALLOWS,
+    ANSWERS,
+    permission_text,
+    show_log,
+    show_note,
+    tell,
+    value_of,
+    value_text,
+)
 from toolcell.cli.calls.kept_session import KEPT_SECONDS, check_name, keep
 from toolcell.client import (
     Answer,
@@ -62,9 +71,7 @@ __all__ = [
 
 LINGER_SECONDS = 0.0  # the call ends with this process
 LISTED_SECONDS_MAX = 2.0  # for a tool that is being loaded; the daemon waits longer
-PATTERNS_SHOWN_MAX = 8
 ABORT = "agent.abort"
-ANSWERS: Mapping[str, Answer] = {"y": True, "yes": True, "a": "always", "always": "always"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,13 +245,7 @@ def asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
         return True
 
     async def person(ask: Ask) -> Answer:
-        lines = [f"{ask.call.tool}: {clean(ask.question)}"]
-        lines += [f"  {clean(pattern)}" for pattern in ask.patterns[:PATTERNS_SHOWN_MAX]]
-        if (more := len(ask.patterns) - PATTERNS_SHOWN_MAX) > 0:
-            lines.append(f"  and {more} more")
-        if ask.always:
-            lines.append(f"  always: {clean(', '.join(ask.always))}")
-        typed = await terminal.ask("\n".join(lines), "[y]es, [N]o, [a]lways?")
+        typed = await terminal.ask(permission_text(ask.call.tool, ask), ALLOWS)
         return ANSWERS.get(typed.lower(), False)
 
     if allow_all:
@@ -259,18 +260,7 @@ def services(terminal: Terminal) -> dict[str, Service]:
         show_note(terminal, call.tool, arguments)
 
     async def question(question: Question) -> object:
-        lines = [f"{question.call.tool}: {clean(question.message)}"]
-        lines += [f"  {number}. {clean(option)}" for number, option in enumerate(question.options, start=1)]
-        if question.default:
-            lines.append(f"  Enter alone: {clean(question.default)}")
-        choices = {"select": f"1-{len(question.options)}?", "confirm": "[y]es, [N]o?", "input": ">"}
-        typed = await terminal.ask("\n".join(lines), choices[question.kind])
-        if question.kind == "confirm":
-            return ANSWERS.get(typed.lower()) is True
-        if question.kind == "input":
-            return typed or question.default
-        chosen = int(typed) if typed.isascii() and typed.isdigit() else 0
-        return question.options[chosen - 1] if 1 <= chosen <= len(question.options) else None
+        return value_of(question, await terminal.ask(*value_text(question.call.tool, question)))
 
     async def abort(call: Call, **_: object) -> None:
         call.abort("by the tool")

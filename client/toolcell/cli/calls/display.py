@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from toolcell.cli._ui import outcome_text
 from toolcell.cli._ui.format import clean
@@ -15,9 +15,52 @@ from toolcell.client.notes import note_of
 
 if TYPE_CHECKING:
     from toolcell.cli._ui.terminal import Terminal
+    from toolcell.client import Ask, Question
+    from toolcell.client._grpc.wire import Record
     from toolcell.client.outcome import Outcome
 
-__all__ = ["show_log", "show_note", "tell"]
+__all__ = ["ALLOWS", "ANSWERS", "permission_text", "show_log", "show_note", "tell", "value_of", "value_text"]
+
+PATTERNS_SHOWN_MAX: Final = 8
+ANSWERS: Final[Mapping[str, bool | Literal["always"]]] = {
+    "y": True,
+    "yes": True,
+    "a": "always",
+    "always": "always",
+}
+"""What a person types, in lower case; everything else is a no."""
+ALLOWS: Final = "[y]es, [N]o, [a]lways?"
+
+
+def permission_text(tool: str, ask: Ask | Record) -> str:
+    """Return a question of a tool as it is put; its answers are `ALLOWS`."""
+    lines = [f"{tool}: {clean(ask.question)}"]
+    lines += [f"  {clean(pattern)}" for pattern in ask.patterns[:PATTERNS_SHOWN_MAX]]
+    if (more := len(ask.patterns) - PATTERNS_SHOWN_MAX) > 0:
+        lines.append(f"  and {more} more")
+    if ask.always:
+        lines.append(f"  always: {clean(', '.join(ask.always))}")
+    return "\n".join(lines)
+
+
+def value_text(tool: str, question: Question) -> tuple[str, str]:
+    """Return a question for a value as it is put, and what may be typed."""
+    lines = [f"{tool}: {clean(question.message)}"]
+    lines += [f"  {number}. {clean(option)}" for number, option in enumerate(question.options, start=1)]
+    if question.default:
+        lines.append(f"  Enter alone: {clean(question.default)}")
+    choices = {"select": f"1-{len(question.options)}?", "confirm": "[y]es, [N]o?", "input": ">"}
+    return "\n".join(lines), choices[question.kind]
+
+
+def value_of(question: Question, typed: str) -> object:
+    """Return the value that was typed; None if there is none."""
+    if question.kind == "confirm":
+        return ANSWERS.get(typed.lower()) is True
+    if question.kind == "input":
+        return typed or question.default
+    chosen = int(typed) if typed.isascii() and typed.isdigit() else 0
+    return question.options[chosen - 1] if 1 <= chosen <= len(question.options) else None
 
 
 def show_log(terminal: Terminal, level: str, source: str, text: str) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext, daemon, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.format import clean
-from toolcell.cli._ui.json_output import output_record, record, time_of
+from toolcell.cli._ui.format import clean, time_of
+from toolcell.cli._ui.json_output import output_record, record
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client._transport.operator import operate

@@ -11,16 +11,15 @@ import contextlib
 import os
 import signal
 from collections.abc import Generator, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from toolcell import _paths
-from toolcell._units import format_bytes
 from toolcell._version import VERSION
+from toolcell.cli._ui.answers import print_status
 from toolcell.cli._ui.connect import ANSWER_SECONDS, CommandContext, listener, no_answer
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.format import ago, clean
-from toolcell.cli._ui.json_output import record, time_of
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts
 from toolcell.cli._ui.terminal import Terminal
@@ -46,20 +45,13 @@ async def status(context: CommandContext) -> Exit:
         known |= {"running": found is not None, "client_version": VERSION, "socket": target.socket}
         print_json(known)
     else:
-        rows = _idle_rows(target.socket) if found is None else _rows(found)
-        print(
-            "No daemon runs."
-            if found is None
-            else f"A daemon runs: process {found.pid}, {found.state} for {_for(found)}."
-        )
-        print_facts(rows, indent=2)
         terminal = Terminal(quiet=context.quiet)
         if found is None:
+            print("No daemon runs.")
+            print_facts(_idle_rows(target.socket), indent=2)
             terminal.note(f"{START_IT}; an agent's first session starts one too.\n")
-        elif found.version != VERSION:
-            terminal.note(
-                f"This command is Toolcell {VERSION}. For a daemon of that version: toolcell stop\n"
-            )
+        else:
+            print_status(found, terminal)
     return Exit.OK if found is not None else Exit.UNAVAILABLE
 
 
@@ -79,33 +71,12 @@ async def _asked(client: Operator, socket: str) -> op.GetStatusResponse:
         raise no_answer(socket) from refused
 
 
-def _rows(found: op.GetStatusResponse) -> Iterator[tuple[str, str]]:
-    yield "version", found.version
-    yield "sessions", str(found.sessions)
-    yield "calls", f"{found.calls} waiting or running, {found.calls_ended} ended"
-    cells = f"{found.blanks} {'cell' if found.blanks == 1 else 'cells'} ready for more"
-    yield "workers", f"{found.workers}, {cells}"
-    if found.quarantined:
-        yield "quarantine", f"{found.quarantined} tool files: toolcell ps"
-    yield "memory", f"{format_bytes(found.memory_bytes)} of the daemon itself"
-    yield "socket", found.socket
-    quota = f" of at most {format_bytes(found.spill_quota_bytes)}" if found.spill_quota_bytes else ""
-    yield "state", f"{found.state_directory} ({format_bytes(found.spill_bytes)}{quota} of outputs)"
-    journal = "the journal: journalctl --user -u toolcelld"
-    yield "log", journal if found.log == "journal" else found.log or "where it was started"
-    yield "config", ", ".join(found.config_files) or "none: the defaults"
-
-
 def _idle_rows(socket: str) -> Iterator[tuple[str, str]]:
     state = _paths.state_directory()
     yield "socket", socket
     yield "state", state
     if os.path.exists(log := os.path.join(state, "daemon.log")):
         yield "log", f"{log} (of the last daemon that a client started)"
-
-
-def _for(found: op.GetStatusResponse) -> str:
-    return ago(time_of(found.started), datetime.now(UTC)).removesuffix(" ago")
 
 
 async def stop(context: CommandContext) -> Exit:

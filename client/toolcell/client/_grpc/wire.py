@@ -24,6 +24,14 @@ __all__ = [
     "ATTACH_RESPONSE",
     "BAD_REQUEST",
     "ERROR_INFO",
+    "GET_CALL_REQUEST",
+    "GET_CALL_RESPONSE",
+    "GET_STATUS_RESPONSE",
+    "LIST_CALLS_RESPONSE",
+    "LIST_SESSIONS_RESPONSE",
+    "LIST_TOOLS_REQUEST",
+    "LIST_TOOLS_RESPONSE",
+    "LIST_WORKERS_RESPONSE",
     "OUTCOME",
     "PROTOCOL",
     "QUOTA_FAILURE",
@@ -113,7 +121,15 @@ EVENT: Table = {
     10: ("progress", {1: ("done", "double"), 2: ("?total", "double"), 3: ("message", "string")}),
     11: ("metadata", {}),
     12: ("log", {1: ("level", "string"), 2: ("source", "string"), 3: ("text", "string")}),
-    13: ("ask", {1: ("ask_id", "uint")}),
+    13: (
+        "ask",
+        {
+            1: ("ask_id", "uint"),
+            2: ("question", "string"),
+            4: ("*patterns", "string"),
+            5: ("*always", "string"),
+        },
+    ),
     14: ("outcome", OUTCOME),
     15: ("refused", STATUS),
     16: ("gap", {}),
@@ -132,6 +148,7 @@ ATTACH_REQUEST: Table = {
             4: ("directory", "string"),
             7: ("*allow", "string"),
             9: ("?linger_seconds", "double"),
+            10: ("answers", "bool"),
             13: ("*services", "string"),
             14: ("at_once", "bool"),
         },
@@ -146,12 +163,81 @@ ATTACH_REQUEST: Table = {
         },
     ),
     5: ("abort", {1: ("call_id", "string"), 2: ("reason", "string")}),
+    6: (
+        "answer",
+        {1: ("call_id", "string"), 2: ("ask_id", "uint"), 3: ("allowed", "bool"), 4: ("always", "bool")},
+    ),
     8: ("close", {}),
     9: (
         "reply",
         {1: ("call_id", "string"), 2: ("ask_id", "uint"), 3: ("result", "bytes"), 4: ("message", "string")},
     ),
 }
+
+
+CALL_INFO: Table = {
+    1: ("call_id", "string"),
+    2: ("session_id", "string"),
+    3: ("tool", "string"),
+    4: ("state", "string"),
+    5: ("accepted", TIMESTAMP),
+    6: ("worker_id", "string"),
+    7: ("agent", "string"),
+    8: ("agent_name", "string"),
+    9: ("directory", "string"),
+    10: ("outcome", OUTCOME),
+    13: ("refusal_reason", "string"),
+    14: ("refusal", "string"),
+}
+LIST_CALLS_RESPONSE: Table = {1: ("*calls", CALL_INFO)}
+GET_CALL_REQUEST: Table = {1: ("call_id", "string")}
+GET_CALL_RESPONSE: Table = {
+    1: ("call", CALL_INFO),
+    2: ("*story", {1: ("time", TIMESTAMP), 2: ("text", "string")}),
+    3: ("arguments", "string"),
+    5: ("result", "string"),
+}
+LIST_WORKERS_RESPONSE: Table = {
+    1: (
+        "*workers",
+        {
+            1: ("worker_id", "string"),
+            2: ("state", "string"),
+            3: ("path", "string"),
+            4: ("pid", "uint"),
+            6: ("calls", "uint"),
+            8: ("since", TIMESTAMP),
+            9: ("call_id", "string"),
+            12: ("memory_bytes", "uint"),
+        },
+    ),
+    2: (
+        "*quarantined",
+        {1: ("path", "string"), 2: ("since", TIMESTAMP), 3: ("*deaths", {2: ("cause", "string")})},
+    ),
+}
+GET_STATUS_RESPONSE: Table = {
+    1: ("state", "string"),
+    2: ("version", "string"),
+    4: ("pid", "uint"),
+    5: ("started", TIMESTAMP),
+    6: ("socket", "string"),
+    7: ("sessions", "uint"),
+    8: ("workers", "uint"),
+    9: ("calls", "uint"),
+    10: ("calls_ended", "uint"),
+    11: ("memory_bytes", "uint"),
+    13: ("spill_bytes", "uint"),
+    14: ("spill_quota_bytes", "uint"),
+    15: ("*config_files", "string"),
+    17: ("blanks", "uint"),
+    18: ("quarantined", "uint"),
+    19: ("state_directory", "string"),
+    20: ("log", "string"),
+}
+LIST_TOOLS_REQUEST: Table = {1: ("directory", "string")}
+LIST_TOOLS_RESPONSE: Table = {1: ("catalog", {2: ("*tools", {1: ("name", "string")})})}
+LIST_SESSIONS_RESPONSE: Table = {1: ("*sessions", {1: ("session_id", "string")})}
 
 
 class Malformed(ValueError):

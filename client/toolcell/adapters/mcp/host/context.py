@@ -126,13 +126,17 @@ def same_place(one: str, other: str) -> bool:
 
 def _first(meta: Mapping[str, Any], keys: Iterable[str]) -> str:
     """The first of these that is a text and not empty."""
-    found = (meta.get(key) for key in keys)
-    return next((clipped(value) for value in found if isinstance(value, str) and value), "")
+    for key in keys:
+        if isinstance(value := meta.get(key), str) and value:
+            return clipped(value)
+    return ""
 
 
 def clipped(text: str) -> str:
     """What the daemon accepts of a foreign id."""
-    return "".join(letter for letter in text if letter.isprintable())[:ID_CHARACTERS_MAX]
+    if not text.isprintable():
+        text = "".join(letter for letter in text if letter.isprintable())
+    return text[:ID_CHARACTERS_MAX]
 
 
 def client_name(context: Context) -> str:

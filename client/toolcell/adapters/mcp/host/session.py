@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +37,7 @@ from toolcell.adapters.mcp import resources
 from toolcell.adapters.mcp.convert import failure, result_of
 from toolcell.adapters.mcp.log_records import DEFAULT_LEVEL, is_wanted, level_of
 from toolcell.adapters.mcp.stdio import wire
+from toolcell.adapters.mcp.stdio.requests import Request
 from toolcell.adapters.mcp.stdio.server import ROOTS_SECONDS
 from toolcell.adapters.mcp.tool_call import ToolCall
 from toolcell.adapters.pinned import PinnedDefinitions
@@ -45,7 +46,6 @@ from toolcell.client import (
     Ask,
     Call,
     Catalog,
-    Outcome,
     Problem,
     Question,
     Refused,
@@ -103,7 +103,7 @@ class HostSession:
         self._shown: Mapping[str, ToolInfo] | None = None
         self._listener: ServerSession | None = None
         self._pinned = PinnedDefinitions()
-        self._talks: dict[str, tuple[ToolCall, asyncio.Task[Outcome]]] = {}
+        self._talks: dict[str, ToolCall] = {}
         self._outputs = resources.KeptOutputs()
         self._level: types.LoggingLevel = DEFAULT_LEVEL
         self._root = root
@@ -181,14 +181,23 @@ class HostSession:
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         """A call, or a host that comes back with what it was asked for."""
+        answer = await self.answer(context, params)
+        return (
+            types.CallToolResult.model_validate(answer, by_name=False) if isinstance(answer, dict) else answer
+        )
+
+    async def answer(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> dict[str, Any] | types.InputRequiredResult:
+        """As `call_tool`; a result as the protocol writes it."""
         about = self._states.about(params.request_state) if params.request_state is not None else None
         if about == ROOTS:
             await self._learn_roots(params.input_responses)
         elif about is not None:
             found = self._talks.get(about)
-            if found is None or found[0].attached:
+            if found is None or found.attached:
                 return failure("The call that was asked about has ended. Call the tool again.")
-            return await self._join(*found, context, params.input_responses)
+            return await self.join(found, context, params.input_responses)
         elif self._wants_roots(context):
             if not self._roots_asked:
                 self._roots_asked = True
@@ -208,7 +217,35 @@ class HostSession:
             return result_of(await read_output.read(session, params.arguments or {}, limits))
         if self._lost and params.name not in session.catalog.tools:
             return failure(f"There is no tool {clipped(params.name)}. {self._lost}")
-        return await self._start(session, context, params)
+        try:
+            talk = self._start(
+                session,
+                client_name(context),
+                context.meta or {},
+                params.name,
+                params.arguments,
+                lambda: context,
+            )
+        except (TypeError, ValueError) as error:
+            return failure(str(error))
+        talk.follow()
+        return await self.join(talk, context)
+
+    def begin(self, agent: str, request: Request, context: Callable[[], Context]) -> ToolCall | None:
+        """Begin a call that is to be followed, at once; None for one that waits for something first, or cannot be sent."""
+        opened = self._opened
+        if opened is None or not opened.done() or opened.exception() is not None:
+            return None
+        if request.host is not None and "roots" in request.host.capabilities:
+            return None
+        session = opened.result()
+        name: str = request.params["name"]
+        if name not in session.catalog.tools and (self._lost or name == read_output.READ_OUTPUT.name):
+            return None
+        try:
+            return self._start(session, agent, request.meta, name, request.params.get("arguments"), context)
+        except (TypeError, ValueError):
+            return None
 
     async def list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
@@ -251,53 +288,51 @@ class HostSession:
             return self._level
         return level_of((context.meta or {}).get(types.LOG_LEVEL_META_KEY))
 
-    async def _start(
-        self, session: Session, context: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        meta: Mapping[str, Any] = context.meta or {}
+    def _start(
+        self,
+        session: Session,
+        agent: str,
+        meta: Mapping[str, Any],
+        name: str,
+        arguments: Mapping[str, object] | None,
+        context: Callable[[], Context],
+    ) -> ToolCall:
+        """Send a call, which is to be followed. Raises TypeError or ValueError for arguments that cannot be sent."""
         call_id = f"c-{os.urandom(8).hex()}"
-        try:
-            running = session.call(
-                params.name,
-                params.arguments,
-                call_id=call_id,
-                session_id=session_id(self._surroundings, meta),
-                message_id=message_id(meta, call_id),
-            )
-        except (TypeError, ValueError) as error:
-            return failure(str(error))
-        tool = session.catalog.tools.get(params.name) if reads_structured(client_name(context)) else None
-        talk = ToolCall(
+        running = session.call(
+            name,
+            arguments,
+            call_id=call_id,
+            session_id=session_id(self._surroundings, meta),
+            message_id=message_id(meta, call_id),
+        )
+        talk = self._talks[call_id] = ToolCall(
             running,
-            tool,
+            session.catalog.tools.get(name) if reads_structured(agent) else None,
+            context,
             self._log_level,
             lambda time: self._states.sealed(call_id, time),
             # Asked at the end, because a call may wait for an edit that came just before it.
-            lambda: self._pinned.note(session.catalog.tools.get(params.name)),
+            lambda: self._pinned.note(session.catalog.tools.get(name)),
+            lambda: self._talks.pop(call_id),
         )
-        ending = self._group.create_task(talk.run(), name=f"call {call_id}")
-        self._talks[call_id] = talk, ending
-        ending.add_done_callback(lambda _: self._talks.pop(call_id))
-        return await self._join(talk, ending, context)
+        return talk
 
-    async def _join(
-        self,
-        talk: ToolCall,
-        ending: asyncio.Task[Outcome],
-        context: Context,
-        answers: types.InputResponses | None = None,
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    async def join(
+        self, talk: ToolCall, context: Context, answers: types.InputResponses | None = None
+    ) -> dict[str, Any] | types.InputRequiredResult:
         """Wait for the end of a call, or for a question; an output that was cut becomes a resource."""
-        result = await talk.join(context, ending, answers)
+        result = await talk.join(context, answers)
         if isinstance(result, types.InputRequiredResult):
             return result
-        output = ending.result().output
+        assert talk.outcome is not None
+        output = talk.outcome.output
         if output is not None and output.id:
             link = self._outputs.add(output, talk.running.tool)
             await self._bus.publish(ResourcesListChanged())
             # The others show it as text, below the note that says the same.
             if reads_structured(client_name(context)):
-                result.content.append(link)
+                result["content"].append(link)
         return result
 
     async def _session(self, context: Context) -> Session:
@@ -369,7 +404,7 @@ class HostSession:
             return
         self._root, self._opened = root, None
         self._outputs.clear()
-        running = [ending for _, ending in self._talks.values()]
+        running = list(self._talks.values())
         for task in self._session_tasks:
             self._group.create_task(_leave(task, running), name="leave")
 
@@ -421,22 +456,19 @@ class HostSession:
             await self._listener.send_notification(_warning(str(problem)))
 
     async def _ask(self, ask: Ask) -> Answer:
-        talk, _ = self._talks[ask.call.id]
-        return await talk.ask(ask)
+        return await self._talks[ask.call.id].ask(ask)
 
     async def _question(self, question: Question) -> object:
-        talk, _ = self._talks[question.call.id]
-        return await talk.question(question)
+        return await self._talks[question.call.id].question(question)
 
     async def _input(self, call: Call, **requests: object) -> object:
-        talk, _ = self._talks[call.id]
-        return await talk.input(requests)
+        return await self._talks[call.id].input(requests)
 
 
-async def _leave(task: asyncio.Task[None], running: Iterable[asyncio.Task[Any]]) -> None:
+async def _leave(task: asyncio.Task[None], running: Iterable[ToolCall]) -> None:
     """Close a session of the daemon when its calls have ended."""
-    for ending in running:
-        await asyncio.wait({ending})
+    for talk in running:
+        await talk.ended()
     task.cancel()
 
 

@@ -21,7 +21,7 @@ from toolcell.adapters.pipes import Pipes
 
 from . import wire
 
-__all__ = ["Conversation", "Era", "Exchange", "PeerError", "Settled"]
+__all__ = ["Conversation", "Era", "Exchange", "PeerError", "Settled", "Work"]
 
 CLOSED_SECONDS_MAX: Final = 1.0
 """For the answer to a request that the end of the conversation has cancelled; the host may have stopped reading."""
@@ -78,7 +78,7 @@ class State(enum.Enum):
 class Exchange:
     """A request of the host, or a notification, which has no id. What is sent after its end is dropped."""
 
-    __slots__ = ("conversation", "id", "state", "task", "token")
+    __slots__ = ("abort", "conversation", "follow", "id", "state", "task", "token")
 
     def __init__(
         self,
@@ -92,6 +92,8 @@ class Exchange:
         self.token = token
         self.state = State.OPEN
         self.task: asyncio.Task[None] | None = None
+        self.abort: Callable[[], object] | None = None  # of one without a task
+        self.follow: Work | None = None
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
@@ -102,6 +104,11 @@ class Exchange:
     def ended(self) -> bool:
         """Whether its work has ended."""
         return self.state is State.ENDED
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the host does not want an answer."""
+        return self.state is State.CANCELLED
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress, if the host wants to hear of it."""
@@ -127,6 +134,7 @@ class Conversation:
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[wire.RequestId, Exchange] = {}
+        self._held: set[Exchange] = set()
         self._asked: dict[wire.RequestId, asyncio.Future[Mapping[str, Any] | PeerError]] = {}
         self._count = 0
         self._ending = False
@@ -138,6 +146,9 @@ class Conversation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        for exchange in list(self._held):
+            assert exchange.follow is not None
+            self.begin(exchange, exchange.follow)
         await asyncio.sleep(0)  # a task that is cancelled before its first step would answer nothing
         self._ending = True
         for answer in self._asked.values():
@@ -159,13 +170,36 @@ class Conversation:
         self.handshake = params
 
     def begin(self, exchange: Exchange, work: Work) -> None:
-        """Begin a request of the host: `work` returns its result, or raises PeerError."""
+        """Begin a request of the host, or go on with one that was held: `work` returns its result, or raises PeerError."""
         assert exchange.id is not None
+        self._release(exchange)
         self._open[_key(exchange.id)] = exchange
         exchange.task = self.spawn(self._answer(exchange, exchange.id, work))
         exchange.task.add_done_callback(
             lambda _: self._forget(exchange)
         )  # also if it was cancelled before its first step
+
+    def hold(self, exchange: Exchange, abort: Callable[[], object], follow: Work) -> None:
+        """Keep a request open without a task, until `answer`, or until `begin` goes on with it.
+
+        `abort` is called if the host cancels it; `follow` is begun when the conversation ends.
+        """
+        assert exchange.id is not None
+        self._open[_key(exchange.id)] = exchange
+        self._held.add(exchange)
+        exchange.abort, exchange.follow = abort, follow
+
+    def answer(self, exchange: Exchange, line: bytes) -> None:
+        """End a request that was held, with a line, which a host that has cancelled it does not get."""
+        wanted = exchange.state is State.OPEN
+        self._release(exchange)
+        self._forget(exchange)
+        if wanted:
+            self._pipes.put(line)
+
+    def _release(self, exchange: Exchange) -> None:
+        self._held.discard(exchange)
+        exchange.abort = exchange.follow = None  # which hold the exchange in turn
 
     def spawn(self, work: Any) -> asyncio.Task[None]:
         """Run a coroutine that the end of the conversation cancels."""
@@ -177,10 +211,13 @@ class Conversation:
     def cancel(self, request_id: wire.RequestId) -> bool:
         """Cancel a request as the host wants it; return False if none with that id is open."""
         exchange = self._open.get(_key(request_id))
-        if exchange is None or exchange.task is None:
+        if exchange is None:
             return False
         exchange.state = State.CANCELLED
-        exchange.task.cancel()
+        if exchange.task is not None:
+            exchange.task.cancel()
+        elif exchange.abort is not None:
+            exchange.abort()
         return True
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -242,6 +279,8 @@ class Conversation:
                 self._forget(exchange)
         except PeerError as error:
             line = wire.failure(request_id, error.error)
+        except RecursionError as error:  # a result that could be read, and is nested too deeply to be written
+            line = wire.failure(request_id, {"code": wire.INTERNAL_ERROR, "message": str(error)})
         except asyncio.CancelledError:
             if wanted:
                 with suppress(TimeoutError):

@@ -59,6 +59,10 @@ class Kernel(Protocol):
         """The result of `tools/list`. Raises PeerError."""
         ...
 
+    def call(self, exchange: Exchange, request: Request) -> None:
+        """See to the answer of `tools/call`."""
+        ...
+
     async def call_tool(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
         """The result of `tools/call`. Raises PeerError."""
         ...
@@ -236,6 +240,9 @@ class StdioServer:
                 await self._keep(line, acknowledged=True)
             case "tools/list":
                 self._begin(request, self._list)
+            case "tools/call" if self._kernel.done():
+                exchange = Exchange(self._conversation, request.id, request.token)
+                self._kernel.result().call(exchange, request)
             case "tools/call":
                 self._begin(request, self._call)
             case "ping":

@@ -20,6 +20,7 @@ __all__ = [
     "CLIENT_KEY",
     "CONNECTION_CLOSED",
     "HANDSHAKE_VERSIONS",
+    "INTERNAL_ERROR",
     "INVALID_REQUEST",
     "LEVELS",
     "LOG_LEVEL_KEY",
@@ -60,6 +61,7 @@ LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "ale
 SERVER: Final = {"name": "toolcell", "version": VERSION}
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+INTERNAL_ERROR: Final = -32603
 CONNECTION_CLOSED: Final = -32000
 REQUEST_TIMEOUT: Final = -32001
 

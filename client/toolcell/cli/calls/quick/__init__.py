@@ -1,27 +1,24 @@
-"""`toolcell call` without the libraries that take most of its time: asyncio, protobuf's, typer.
+"""`toolcell call`, lists and completions without the libraries that take most of their time: asyncio, protobuf's, typer.
 
 What a command loads is what it costs: the whole command takes a quarter of a second before its first request to the daemon.
-This one is a loop around one socket: `plan` reads the command line, `line` speaks gRPC, `call` makes the call on it,
+A call is a loop around one socket: `plan` reads the command line, `line` speaks gRPC, `call` makes the call on it,
 `signals` has ^C abort it. What it asks and what it prints is what the whole command asks and prints: it opens a session
-that ends with the command, calls the tool in it, and offers the services for notes and for an abort; what comes is shown
-by the same functions.
+that ends with the command, calls the tool in it, and offers the services for notes, for an abort and, at a terminal, for
+questions; what comes is shown by the same functions.
+
+`lists` has `calls`, `ps` and `status`, and `names` completes names of the daemon: each is one `request`.
 
 It serves what most calls are, and leaves the rest to the whole command; `run` returns None then: for an option or an
-argument that it does not know, for a person at a terminal whom a tool may ask, where no daemon runs or it cannot be
-dialled, for a tool that the catalog does not have yet, and for arguments that do not fit. None means that no call was
-sent: a session without a call is all that the daemon has seen. Once the call is sent, its end is reported here,
-whatever happens.
+argument that it does not know, where no daemon runs or it cannot be dialled, for a tool that the catalog does not have
+yet, for arguments that do not fit, and for a list with `--json`. None means that no call was sent: a session without a
+call is all that the daemon has seen. Once the call is sent, its end is reported here, whatever happens.
 """
 
 from __future__ import annotations
 
-import os
-
 from toolcell.cli._ui.streams import leave_output
 
-from .call import CallOnLine
-from .line import Line
-from .plan import Unserved, read_plan
+from .plan import COMMANDS, Unserved, read_plan
 from .signals import Signals
 
 TYPE_CHECKING = False
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 
     from .plan import Plan
 
-__all__ = ["run"]
+__all__ = ["COMMANDS", "completions", "run"]
 
 
 def run(words: Sequence[str]) -> int | None:
@@ -38,8 +35,6 @@ def run(words: Sequence[str]) -> int | None:
 
     None if it is left to the whole command; then nothing has happened that a second run would repeat.
     """
-    if os.isatty(0) and os.isatty(2):
-        return None
     try:
         found = read_plan(words)
         return None if found is None else _run(found)
@@ -50,7 +45,28 @@ def run(words: Sequence[str]) -> int | None:
         return 0
 
 
+def completions(instruction: str) -> str | None:
+    """Return what a shell is answered; None if it is left to the whole command."""
+    from .names import complete
+
+    try:
+        return complete(instruction)
+    except Unserved:
+        return None
+
+
 def _run(found: Plan) -> int:
+    if found.command != "call":
+        from .lists import show
+
+        signals = Signals()
+        try:
+            return show(found)
+        finally:
+            signals.close()
+    from .call import CallOnLine
+    from .line import Line
+
     address, token, directory = found.addressed()
     given, timeout_seconds = found.given()
     signals = Signals()

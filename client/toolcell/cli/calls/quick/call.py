@@ -18,7 +18,7 @@ from .signals import EXIT_ABORTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, cast
 
     from toolcell.cli._ui.terminal import Terminal, Waiting
@@ -42,6 +42,7 @@ ARGUMENTS_BYTES_MAX = 48 * 1024
 OK = 1  # OutcomeKind
 ABORT = "agent.abort"
 NOTIFY = "ui.notify"
+QUESTION = "ui.question"
 _NEWS = frozenset({"started", "metadata", "gap", "update", "log", "progress"})
 """What ends the line that says what is waited for."""
 
@@ -50,7 +51,8 @@ class CallOnLine:
     """A call.
 
     The mutable state: the tool's schema (once it is known), when the call was sent (0 before), whether its abort was, how
-    it ended (`_ended`: the daemon's message with its body; `_outcome`: one made here), and what is shown of the waiting.
+    it ended (`_ended`: the daemon's message with its body; `_outcome`: one made here), what is shown of the waiting, and the
+    questions that are put to the person, one after the other: of the first the text is shown, and `_line_before` is kept.
     """
 
     def __init__(self, plan: Plan, line: Line, signals: Signals) -> None:
@@ -69,6 +71,9 @@ class CallOnLine:
         self._began = time.monotonic()
         # When the line about the waiting is printed next; 0 for never: after the first news, and where stderr is no terminal
         self._next_tick = self._began + 1 if sys.stderr.isatty() and not plan.quiet else 0.0
+        self._answers = os.isatty(0) and sys.stderr.isatty()  # whether there is a person
+        self._questions: list[tuple[str, str, Callable[[str], object]]] = []
+        self._line_before = ""
         self._next_redraw = 0.0  # when progress that was held back is drawn; 0 for never
 
     def run(self, directory: str, given: ParsedArguments | None, timeout_seconds: float | None) -> int:
@@ -112,7 +117,8 @@ class CallOnLine:
             "directory": directory,
             "allow": ("*",),
             "linger_seconds": 0.0,
-            "services": (ABORT, NOTIFY),
+            "answers": self._answers,
+            "services": (ABORT, NOTIFY, QUESTION) if self._answers else (ABORT, NOTIFY),
             "at_once": True,
         }
 
@@ -153,9 +159,12 @@ class CallOnLine:
             if due:
                 left = max(0.0, due - time.monotonic())
                 seconds = left if seconds is None else min(seconds, left)
-        if self._line.turn(seconds, self._received):
+        ready = self._line.turn(seconds, self._received)
+        if self._signals.pipe in ready:
             os.read(self._signals.pipe, 64)
             self._interrupted()
+        if 0 in ready and self._questions:
+            self._answered()
         if self._next_tick and time.monotonic() >= self._next_tick:
             self._tick()
         if self._next_redraw and time.monotonic() >= self._next_redraw:
@@ -180,6 +189,8 @@ class CallOnLine:
             self._outcome = refused(refusal_of(event.refused))
         elif sort == "request":
             self._serve(event.request)
+        elif sort == "ask":
+            self._ask_permission(event.ask)
         elif sort in _NEWS:
             self._end_waiting()
             self._show(sort, event)
@@ -207,12 +218,15 @@ class CallOnLine:
                 self._next_redraw = time.monotonic() + seconds
 
     def _serve(self, request: Any) -> None:
-        """Answer a request of the tool: a note, or that it be aborted."""
+        """Answer a request of the tool: a note, a question for a value, or that it be aborted."""
         from toolcell.cli.calls.display import show_note
         from toolcell.client._transport.json_values import read_json
 
         arguments = read_json(request.arguments)
         reply: dict[str, Any] = {"call_id": self._call_id, "ask_id": request.ask_id}
+        if request.service == QUESTION and self._answers and isinstance(arguments, dict):
+            self._ask_value(reply, cast("dict[str, object]", arguments))
+            return
         if request.service not in (ABORT, NOTIFY) or not isinstance(arguments, dict):
             reply["message"] = f"the agent offers no service {request.service[:64]!r}"
         else:
@@ -225,6 +239,53 @@ class CallOnLine:
             except ValueError as error:
                 reply["message"] = f"ValueError: {error}"
         self._line.send({"reply": reply})
+
+    def _ask_permission(self, ask: Any) -> None:
+        from toolcell.cli.calls.display import ALLOWS, ANSWERS, permission_text
+
+        def answer(typed: str) -> None:
+            allowed = ANSWERS.get(typed.lower(), False)
+            always = allowed == "always"
+            values = {"ask_id": ask.ask_id, "allowed": allowed is not False, "always": always}
+            self._line.send({"answer": {"call_id": self._call_id, **values}})
+
+        self._ask(permission_text(self._plan.tool, ask), ALLOWS, answer)
+
+    def _ask_value(self, reply: dict[str, Any], arguments: dict[str, object]) -> None:
+        from toolcell.cli.calls.display import value_of, value_text
+        from toolcell.client.forms import Question  # with asyncio: a person is slower
+
+        def answer(typed: str) -> None:
+            import json
+
+            value = {"value": value_of(question, typed)}
+            self._line.send({"reply": {**reply, "result": json.dumps(value, ensure_ascii=False).encode()}})
+
+        try:
+            question = Question.read(cast("Any", None), arguments)
+        except ValueError as error:
+            self._line.send({"reply": {**reply, "message": f"ValueError: {error}"}})
+            return
+        self._ask(*value_text(self._plan.tool, question), answer)
+
+    def _ask(self, text: str, choices: str, answer: Callable[[str], object]) -> None:
+        """Put a question after those that are put."""
+        self._questions.append((text, choices, answer))
+        if len(self._questions) == 1:
+            self._line.await_typing(on=True)
+            self._line_before = self._shown().put(text, choices)
+
+    def _answered(self) -> None:
+        """Take what was typed, and put the next question."""
+        typed = self._shown().typed()
+        self._shown().put_back(self._line_before)
+        _, _, answer = self._questions.pop(0)
+        answer(typed)
+        if self._questions:
+            text, choices, _ = self._questions[0]
+            self._line_before = self._shown().put(text, choices)
+        else:
+            self._line.await_typing(on=False)
 
     def _abort(self, reason: str) -> None:
         if not self._abort_sent:
@@ -284,6 +345,8 @@ class CallOnLine:
 
     def _tell(self) -> int:
         """Print how the call ended; return the exit code."""
+        if self._questions:
+            self._shown().put_back(self._line_before)
         self._end_waiting()
         if self._terminal is not None:
             self._terminal.clear()

@@ -28,7 +28,7 @@ ACKNOWLEDGE_AFTER_BYTES = 256 * 1024
 INTERNAL = 13
 _EVENTS = (
     "outcome", "update", "chunk", "log", "progress", "request", "refused",
-    "started", "metadata", "gap", "welcome", "catalog",
+    "ask", "started", "metadata", "gap", "welcome", "catalog",
 )  # fmt: skip
 
 
@@ -55,7 +55,6 @@ class Line:
         self.ended: Status | None = None
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self._socket.setblocking(False)
-        self._pipe = pipe
         self._poll = select.poll()
         self._readable, self._writable = select.POLLIN, select.POLLOUT
         self._poll.register(pipe, self._readable)
@@ -95,7 +94,14 @@ class Line:
         except OSError as error:  # what has come is still read
             self._out, self._broken = b"", str(error)
 
-    def turn(self, seconds: float | None, on_event: OnEvent) -> bool:
+    def await_typing(self, *, on: bool) -> None:
+        """Have `turn` wait for stdin as well, or not any more."""
+        if on:
+            self._poll.register(0, self._readable)
+        else:
+            self._poll.unregister(0)
+
+    def turn(self, seconds: float | None, on_event: OnEvent) -> set[int]:
         """Write, and wait until something comes.
 
         Args:
@@ -103,7 +109,7 @@ class Line:
             on_event: Called with the field of the event's `oneof`, the event, and the whole body of an outcome.
 
         Returns:
-            Whether the pipe can be read.
+            The descriptors that can be read.
         """
         self.flush()
         if self._owed_since is not None:
@@ -115,7 +121,7 @@ class Line:
         if self._socket.fileno() in ready:
             self._read(on_event)
         self._acknowledge()
-        return self._pipe in ready
+        return ready
 
     def _acknowledge(self) -> None:
         since = self._owed_since

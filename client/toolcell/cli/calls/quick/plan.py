@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from toolcell.cli.calls.arguments import ParsedArguments
 
-__all__ = ["Plan", "Unserved", "read_plan"]
+__all__ = ["COMMANDS", "Plan", "Unserved", "read_plan"]
+
+COMMANDS = frozenset({"call", "calls", "ps", "status"})
+"""What is served."""
 
 _VALUED = {"-C": "directory", "--socket": "socket", "--timeout": "timeout", "--args": "whole"}
 _FLAGS = {"--json": "as_json", "--quiet": "quiet", "-q": "quiet"}
@@ -29,6 +32,8 @@ class Plan:
     """A command line that is served here.
 
     Attributes:
+        command: The name of the command.
+        call_id: The call that `calls` shows; None for all.
         tool: The name of the tool.
         words: Its arguments, as `key=value`.
         directory: That of `-C`; None without.
@@ -40,6 +45,8 @@ class Plan:
     """
 
     def __init__(self) -> None:
+        self.command = ""
+        self.call_id: str | None = None
         self.tool = ""
         self.words: list[str] = []
         self.directory: str | None = None
@@ -49,8 +56,8 @@ class Plan:
         self.as_json = False
         self.quiet = False
 
-    def addressed(self) -> tuple[str, str, str]:
-        """Return the daemon's socket, its token, and the directory to work in. Raises Unserved."""
+    def addressed(self, *, operator: bool = False) -> tuple[str, str, str]:
+        """Return the daemon's socket, its token for agents or operators, and the directory to work in. Raises Unserved."""
         if (
             self.directory
             and self.socket is None
@@ -63,7 +70,8 @@ class Plan:
                 raise Unserved
             socket = os.path.abspath(self.socket) if self.socket is not None else _paths.socket_path()
             check_directory(socket)
-            return socket, read_token(_paths.agent_token_path(socket)), directory
+            token = _paths.operator_token_path(socket) if operator else _paths.agent_token_path(socket)
+            return socket, read_token(token), directory
         except Exception as error:  # Unavailable, OSError, an encoding: the whole command says it
             raise Unserved from error
 
@@ -87,11 +95,10 @@ class Plan:
 def read_plan(words: Sequence[str]) -> Plan | None:
     """Read a command line, without the name of the program; None for one that is not served here."""
     found = Plan()
-    command = False
     rest = iter(words)
     for word in rest:
         if word.startswith("-"):
-            if not command and word not in _BEFORE:
+            if (not found.command or found.command != "call") and word not in _BEFORE:
                 return None
             if word in _FLAGS:
                 setattr(found, _FLAGS[word], True)
@@ -100,10 +107,14 @@ def read_plan(words: Sequence[str]) -> Plan | None:
             if word not in _VALUED or value[:1] in ("", "-") or getattr(found, _VALUED[word]) is not None:
                 return None
             setattr(found, _VALUED[word], value)
-        elif not command:
-            if word != "call":
+        elif not found.command:
+            if word not in COMMANDS:
                 return None
-            command = True
+            found.command = word
+        elif found.command != "call":
+            if found.command != "calls" or found.call_id is not None or not word:
+                return None
+            found.call_id = word
         elif not found.tool:
             if not word.isascii() or not word.replace("_", "a").replace("-", "a").isalnum():
                 return None  # a file
@@ -113,6 +124,6 @@ def read_plan(words: Sequence[str]) -> Plan | None:
             if not key or not sign or value.startswith("@"):
                 return None  # no argument; or a file, which may be a pipe and is read once
             found.words.append(word)
-    if not found.tool or (found.whole or "").startswith("@"):
-        return None
-    return found
+    if found.command != "call":
+        return found if found.command and not found.as_json else None
+    return found if found.tool and not (found.whole or "").startswith("@") else None
