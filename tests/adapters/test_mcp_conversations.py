@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -494,7 +495,7 @@ async def test_a_request_that_is_held_has_no_task_and_is_answered_aborted_or_clo
             tasks = len(asyncio.all_tasks())
             held = [Exchange(conversation, number) for number in range(4)]
             for number, exchange in enumerate(held):
-                conversation.hold(exchange, lambda number=number: aborted.append(number), follow)
+                conversation.hold(exchange, partial(aborted.append, number), follow)
             conversation.answer(held[0], result(0, {}))
             assert conversation.cancel(1)
             conversation.answer(held[1], result(1, {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from mcp import types
@@ -58,7 +58,7 @@ class Own(types.TextContent):
         (types.CallToolResult(content=[TEXT]), [D]),
         (types.CallToolResult(content=[]), []),
         (BLOCKS["CallToolResult"](content=[STAND_IN]), [D]),
-        (ToolResult([TEXT, "a"]), [D, TextBlock("a")]),
+        (ToolResult(cast("Any", [TEXT, "a"])), [D, TextBlock("a")]),
     ],
 )  # fmt: skip
 def test_every_block_is_one_wherever_it_stands(value: object, blocks: list[Block]) -> None:
