@@ -129,6 +129,24 @@ def test_an_invalid_transition_lists_the_previous_events() -> None:
         machine.fire(WorkerEvent.LEASE)
 
 
+def test_only_states_that_somebody_looks_at_are_announced() -> None:
+    class Announcing(Machine[WorkerState, WorkerEvent]):
+        table, state = WORKER, WorkerState.STARTING
+        announced = frozenset({WorkerState.BUSY})
+
+        def __init__(self) -> None:
+            self.seen: list[WorkerState] = []
+
+        def on_state(self) -> None:
+            super().on_state()
+            self.seen.append(self.state)
+
+    machine = Announcing()
+    for event in (WorkerEvent.HELLO, WorkerEvent.LEASE, WorkerEvent.DONE, WorkerEvent.LEASE):
+        machine.fire(event)
+    assert machine.seen == [WorkerState.BUSY] * 2
+
+
 def test_only_the_latest_events_are_kept() -> None:
     machine = machine_of(SESSION, SessionState.OPEN)
     for _ in range(1000):

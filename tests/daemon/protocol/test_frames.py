@@ -7,7 +7,7 @@ import json
 import struct
 import tracemalloc
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from hypothesis import given
@@ -20,8 +20,10 @@ from toolcelld.protocol.frames import (
     Frame,
     FrameError,
     encode,
+    header_of,
     split,
 )
+from toolcelld.protocol.messages import ReplyMessage
 
 VECTORS: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parents[3] / "docs/vectors/frames.json").read_text(encoding="utf-8")
@@ -104,6 +106,18 @@ def test_any_bytes_decode_to_frames_or_raise_a_frame_error(data: bytes) -> None:
 def test_a_lone_surrogate_in_a_header_is_preserved() -> None:
     header = {"type": "progress", "message": "a\ud800b"}
     assert Decoder().feed(encode(header)) == [Frame(header, b"")]
+
+
+@pytest.mark.parametrize("message", ["no", None, "a\ud800b"])
+def test_a_message_is_a_header_without_what_is_none(message: str | None) -> None:
+    reply = ReplyMessage(ask=1, message=cast("str", message))
+    fields = {"type": "reply", "ask": 1, "message": message}
+    expected = {name: value for name, value in fields.items() if value is not None}
+    assert header_of(reply) == expected
+    assert Decoder().feed(encode(reply)) == [Frame(expected, b"")]
+    large = bytes(PAYLOAD_BYTES_MAX + 1)
+    first, *_ = Decoder().feed(b"".join(split(reply, large)))
+    assert first.header == {**expected, "size": len(large)}
 
 
 @pytest.mark.parametrize("text", [b"NaN", b"Infinity", b"9" * 5000, b"[" * 5000, b'"\xff"'])
