@@ -21,7 +21,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --requir
 TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters \
   --ignore=tests/libraries
 # By their marks: "slow" for those of `test-slow`, "" for all.
-SELECTED ?= not slow
+SELECTED ?= not slow and not nightly
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
 AGENTS ?= tests/adapters
