@@ -80,6 +80,7 @@ class DaemonOptions:
     idle_exit_seconds: float | None = None
     private: bool = False  # ends with its stdin
     drain_seconds: float = DRAIN_SECONDS
+    umask: int = 0o077  # of the files that tools make
 
 
 class Daemon(Machine[DaemonState, DaemonEvent]):
@@ -183,7 +184,9 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         kept = [self.options.state_directory, os.path.dirname(self.socket)]
         kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
         hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
-        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment, self._packages)
+        return HostPaths(
+            host, os.path.expanduser("~"), hidden, self.environment, self._packages, self.options.umask
+        )
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on. Return whether the decision was stored."""

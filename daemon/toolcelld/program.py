@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> None:
-    os.umask(0o077)
+    umask = os.umask(0o077)  # that of the user is for what tools make
     state = os.path.abspath(arguments.state or _paths.state_directory())
     try:
         os.makedirs(os.path.join(state, "scratch"), mode=0o700, exist_ok=True)
@@ -66,7 +66,7 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
     except AccessError as error:
         sys.exit(_report(error, EXIT_UNAVAILABLE))
     try:
-        _run(arguments, runtime_directory, state, on_serving)
+        _run(arguments, runtime_directory, state, umask, on_serving)
     finally:
         runtime_directory.leave()
 
@@ -75,6 +75,7 @@ def _run(
     arguments: argparse.Namespace,
     runtime_directory: RuntimeDirectory,
     state: str,
+    umask: int,
     on_serving: Callable[[], None],
 ) -> None:
     linux.set_dumpable(False)
@@ -106,6 +107,7 @@ def _run(
             idle_exit_seconds=arguments.idle_exit,
             private=arguments.private,
             drain_seconds=arguments.drain,
+            umask=umask,
         )
         try:
             with asyncio.Runner(loop_factory=_new_loop) as runner:

@@ -50,6 +50,7 @@ class HostPaths:
     ] = ()  # where the daemon keeps its state, its socket, its tokens and its configuration
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # the daemon's own
     packages: str = ""  # where packages of scripts are kept
+    umask: int = 0o077  # that the daemon was started with
 
 
 def enclosure_of(access: Access, host: HostCapabilities) -> Enclosure | None:
@@ -152,7 +153,7 @@ def _policy(
     read_only: bool,
 ) -> SandboxPolicy:
     if enclosure == "none":
-        return OPEN
+        return replace(OPEN, umask=host_paths.umask)
     if project is not None and project.sources and file.directory not in project.sources:
         # The tools of the user that lie all over it have more rights than this one: their files stay as they are.
         read_only = True
@@ -198,6 +199,7 @@ def _policy(
         listen=access.listen,
         execute=access.programs,
         guarded=guarded,
+        umask=host_paths.umask,
         names=project.names if project is not None and guarded else (),
         granted=tuple(place for place in given if is_below(place, guarded)) if guarded else (),
     )

@@ -44,7 +44,7 @@ from toolcelld.policy.profiles import CONFIG_FILE, HostPaths, policy_of, policy_
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import Trusts, most_of
-from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
+from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 
 __all__ = ["Permit", "Ruleset", "secret_missing", "switched_off"]
@@ -221,7 +221,7 @@ class Ruleset:
                 root = ""
         interpreter = self._interpreter(file, root, trusted=trusted)
         policy = policy_of_describing(file, settings, self.host_paths)
-        directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"
+        directory = file.directory if file.directory in policy.readable or policy.enclosure == "none" else "/"
         if root and policy.enclosure != "none":
             # A file may import the project's own packages; what it can write is still nothing.
             policy = replace(policy, readable=(*policy.readable, root))

@@ -63,6 +63,8 @@ class SandboxPolicy:
     with "/" begins at the guarded directory."""
     granted: tuple[str, ...] = ()
     """Writable places below the guarded directory in which every name may be made."""
+    umask: int = 0o077
+    """What the modes of the files that it makes lack; by default they are the user's alone, as the daemon's own."""
 
     @property
     def repaired(self) -> bool:

@@ -282,7 +282,7 @@ def _surroundings(plan: Plan) -> None:
     if plan.setup.tmpdir:
         os.environ["TMPDIR"] = plan.setup.tmpdir
     time.tzset()
-    os.umask(0o077)
+    os.umask(plan.setup.policy.umask)
     os.chdir(plan.setup.directory)
 
 
