@@ -77,7 +77,7 @@ RETURNED: Final[dict[str, tuple[str, Any]]] = {
     "true": ("true", True),
     "integer": ("3", 3),
     "number": ("0.5", 0.5),
-    "infinities": ("[null,null]", [None, None]),
+    "infinities": ('["Infinity","NaN"]', ["Infinity", "NaN"]),
     "object": ('{"b":1,"a":[null,"x"]}', {"b": 1, "a": [None, "x"]}),
     "list": ('[1,"two",[3.5]]', [1, "two", [3.5]]),
     "empty_list": ("[]", []),

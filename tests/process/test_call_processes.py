@@ -342,7 +342,7 @@ async def test_the_death_of_the_template_ends_its_call(daemon: RunningDaemon) ->
 FORGES = """
     from toolcelld.worker.calling.report import Report, Usage
     from toolcelld.protocol.frames import encode
-from toolcelld.protocol.messages import GoneMessage
+    from toolcelld.protocol.messages import GoneMessage
 
     @tool(isolation="call")
     def t(context: ToolContext, what: str) -> str:

@@ -16,10 +16,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ["COMPLETE", "main"]
+__all__ = ["COMPLETE", "SHORT", "main"]
 
 COMPLETE = "_TOOLCELL_COMPLETE"
 """The variable by which a shell asks for completions."""
+SHORT = frozenset({"call", "calls", "ps", "status"})
+"""The commands that `calls.quick` can serve."""
 
 
 OUTPUT_FAILED = 74  # `Exit.OUTPUT`
@@ -67,14 +69,16 @@ def main() -> NoReturn:
 
 def _run() -> object:
     """Run the command line; return what `sys.exit` takes. Much takes the short road of `quick`, the rest the whole one."""
-    from .calls import quick
+    instruction = os.environ.get(COMPLETE)
+    if instruction is not None or not SHORT.isdisjoint(sys.argv):
+        from .calls import quick
 
-    if (instruction := os.environ.get(COMPLETE)) is not None:
-        if (text := quick.completions(instruction)) is not None:
+        if instruction is None:
+            if (code := quick.run(sys.argv[1:])) is not None:
+                return code
+        elif (text := quick.completions(instruction)) is not None:
             print(text)
             return 0
-    elif not quick.COMMANDS.isdisjoint(sys.argv) and (code := quick.run(sys.argv[1:])) is not None:
-        return code
     from ._command_line.app import app
     from ._command_line.usage import run
 

@@ -18,7 +18,8 @@ import hashlib
 import secrets
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls import events
@@ -317,8 +318,10 @@ class Session(Machine[SessionState, SessionEvent]):
         elif call.plan is None:
             return  # nothing was decided about it
         self.retention.check(sum(event.size_bytes for event in told))
-        for event in told:
-            self.outbox.put(replace(event, number=0))
+        for each in told:
+            event = copy(each)
+            event.number = 0
+            self.outbox.put(event)
 
     def prepare(self, path: str, text: str) -> None:
         """Tell the calls that wait for a tool file that its packages are being installed, and stop their clocks.

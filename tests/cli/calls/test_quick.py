@@ -455,7 +455,7 @@ def test_what_a_shell_could_evaluate_is_not_suggested() -> None:
 
 @pytest.mark.parametrize("words", [["status"], ["ps"]])
 def test_a_list_loads_no_large_library(here: Project, words: list[str]) -> None:
-    done = run(here, LOADED, words)
+    done = run_anew(here, LOADED, words)
     assert done.out
     assert set(ast.literal_eval(done.err.partition(" ")[2])) <= {"enum", "json", "re"}
 

@@ -80,6 +80,10 @@ OF_OTHERS = {
     "WATCHDOG_PID": "set by systemd",
     "WATCHDOG_USEC": "set by systemd",
     "JOURNAL_STREAM": "set by systemd",
+    "COMP_WORDS": "set by a shell that completes",
+    "COMP_CWORD": "set by a shell that completes",
+    "_TYPER_COMPLETE_ARGS": "set by the script of a shell that completes",
+    "_TYPER_COMPLETE_FISH_ACTION": "set by the script of a shell that completes",
 }
 
 

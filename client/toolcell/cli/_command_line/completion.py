@@ -14,7 +14,6 @@ import typer
 
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli.calls.quick.names import beginning, names
 
 __all__ = [
     "calls",
@@ -60,31 +59,31 @@ def print_script(context: CommandContext, shell: str) -> Exit:
 
 def shells(incomplete: str) -> list[str]:
     """Suggest shells."""
-    return beginning(incomplete, SHELLS)
+    return _beginning(incomplete, SHELLS)
 
 
 def hosts(incomplete: str) -> list[str]:
     """Suggest hosts of MCP servers."""
     from toolcell.cli.adapters.mcp_install.hosts import HOSTS
 
-    return beginning(incomplete, HOSTS)
+    return _beginning(incomplete, HOSTS)
 
 
 def kinds(incomplete: str) -> list[str]:
     """Suggest kinds of tools."""
     from toolcell.cli.authoring.new import KINDS
 
-    return beginning(incomplete, KINDS)
+    return _beginning(incomplete, KINDS)
 
 
 def tools(context: typer.Context, incomplete: str) -> list[str]:
     """Suggest the tools of the directory."""
-    return beginning(incomplete, _asked(context, "tools"))
+    return _beginning(incomplete, _asked(context, "tools"))
 
 
 def calls(context: typer.Context, incomplete: str) -> list[str]:
     """Suggest calls, running ones first."""
-    return beginning(incomplete, _asked(context, "calls"))
+    return _beginning(incomplete, _asked(context, "calls"))
 
 
 def tools_and_calls(context: typer.Context, incomplete: str) -> list[str]:
@@ -94,7 +93,13 @@ def tools_and_calls(context: typer.Context, incomplete: str) -> list[str]:
 
 def sessions(context: typer.Context, incomplete: str) -> list[str]:
     """Suggest sessions."""
-    return beginning(incomplete, _asked(context, "sessions"))
+    return _beginning(incomplete, _asked(context, "sessions"))
+
+
+def _beginning(incomplete: str, known: Iterable[str]) -> list[str]:
+    from toolcell.cli.calls.quick.names import beginning  # late: only where a shell asks
+
+    return beginning(incomplete, known)
 
 
 def _asked(context: typer.Context, kind: str) -> Iterable[str]:
@@ -103,6 +108,8 @@ def _asked(context: typer.Context, kind: str) -> Iterable[str]:
     socket = next((options["socket"] for options in here if options.get("socket")), None)
     directory = next((options["directory"] for options in here if options.get("directory")), None)
     with contextlib.suppress(Exception):
+        from toolcell.cli.calls.quick.names import names
+
         if directory:
             os.chdir(directory)
         return names(kind, socket)

@@ -77,6 +77,7 @@ export function json(value) {
         data = JSON.stringify(value, (_, each) => {
             if (typeof each === "string") return each.toWellFormed();
             if (typeof each === "bigint") return each.toString();
+            if (typeof each === "number" && !Number.isFinite(each)) return String(each); // JSON has no such number
             if (each instanceof Map) return Object.fromEntries(each);
             return each instanceof Set ? [...each] : each;
         });

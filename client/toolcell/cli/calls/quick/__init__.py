@@ -6,7 +6,7 @@ A call is a loop around one socket: `plan` reads the command line, `line` speaks
 that ends with the command, calls the tool in it, and offers the services for notes, for an abort and, at a terminal, for
 questions; what comes is shown by the same functions.
 
-`lists` has `calls`, `ps` and `status`, and `names` completes names of the daemon: each is one `request`.
+`lists` shows calls, workers and the status, and `names` completes names of the daemon: each is one `request`.
 
 It serves what most calls are, and leaves the rest to the whole command; `run` returns None then: for an option or an
 argument that it does not know, where no daemon runs or it cannot be dialled, for a tool that the catalog does not have
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from toolcell.cli._ui.streams import leave_output
 
-from .plan import COMMANDS, Unserved, read_plan
+from .plan import Unserved, read_plan
 from .signals import Signals
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .plan import Plan
 
-__all__ = ["COMMANDS", "completions", "run"]
+__all__ = ["completions", "run"]
 
 
 def run(words: Sequence[str]) -> int | None:

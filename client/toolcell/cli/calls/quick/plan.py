@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from toolcell import _paths
+from toolcell.cli import SHORT
 from toolcell.client._grpc.access import check_directory, read_token
 
 TYPE_CHECKING = False
@@ -13,10 +14,7 @@ if TYPE_CHECKING:
 
     from toolcell.cli.calls.arguments import ParsedArguments
 
-__all__ = ["COMMANDS", "Plan", "Unserved", "read_plan"]
-
-COMMANDS = frozenset({"call", "calls", "ps", "status"})
-"""What is served."""
+__all__ = ["Plan", "Unserved", "read_plan"]
 
 _VALUED = {"-C": "directory", "--socket": "socket", "--timeout": "timeout", "--args": "whole"}
 _FLAGS = {"--json": "as_json", "--quiet": "quiet", "-q": "quiet"}
@@ -108,7 +106,7 @@ def read_plan(words: Sequence[str]) -> Plan | None:
                 return None
             setattr(found, _VALUED[word], value)
         elif not found.command:
-            if word not in COMMANDS:
+            if word not in SHORT:
                 return None
             found.command = word
         elif found.command != "call":
