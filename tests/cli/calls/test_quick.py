@@ -359,8 +359,10 @@ AT_A_TERMINAL: Final[dict[str, tuple[list[str], list[str]]]] = {
     "interrupted with a question open": (["call", "t_asks"], ["\x03"]),
 }
 """Words, and what is typed where an answer is awaited."""
-WAITING: Final = re.compile(r"\r\x1b\[K(?:[a-z_ ]+(?:: loading)? \(TIME\))?|[a-z_ ]+: \S+ +\d+% half")
-"""A line that is rewritten is drawn as often as there is time for it."""
+WAITING: Final = re.compile(
+    r"\r\x1b\[K(?:[a-z_ ]+(?:: loading)? \(TIME\))?|[a-z_ ]+: \S+ +\d+% half|the call is being stopped\r\n"
+)
+"""A line that is rewritten is drawn as often as there is time for it; why a question is withdrawn may come after the end."""
 
 
 def at_terminal(project: Project, program: str, words: Sequence[str], answers: Sequence[str]) -> Done:
