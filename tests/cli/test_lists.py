@@ -79,6 +79,8 @@ def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
     assert done.out.splitlines() == [
         ".toolcell/tools/add.py   add",
         ".toolcell/tools/lint.py  broken, line 1: invalid syntax",
+        "    def f(:",
+        "          ^",
         ".toolcell/tools/plot.py  broken, line 3: No module named 'nobody_has_this'",
         (
             "  It ran with Toolcell's own Python. To have the package installed, begin the file with "

@@ -261,39 +261,3 @@ async def test_large_details_are_kept_beside_and_a_reference_stands_in_their_pla
 def kept(outcome: Outcome) -> tuple[int, int, bool]:
     assert outcome.output is not None
     return outcome.output.bytes, outcome.output.kept_bytes, outcome.output.complete
-
-
-NATIVE = """
-import ctypes, os, threading
-from toolcell import tool
-
-@tool
-def reads() -> None:
-    ctypes.string_at(0)
-
-@tool(isolation="call")
-def alone() -> None:
-    ctypes.string_at(0)
-
-@tool
-async def aborts() -> None:
-    os.abort()
-"""
-
-
-@pytest.mark.parametrize(
-    ("tool", "line", "cause"), [("reads", 7, "SIGSEGV"), ("alone", 11, "SIGSEGV"), ("aborts", 15, "SIGABRT")]
-)
-async def test_a_native_crash_is_in_the_log_with_its_place_in_python(
-    daemon: RunningDaemon, tool: str, line: int, cause: str
-) -> None:
-    file = daemon.tool("native", NATIVE)
-    async with daemon.connect() as session:
-        outcome = await session.call(f"native_{tool}")
-    assert (outcome.kind, outcome.cause) == ("crashed", cause)
-    async with daemon.operate() as operator:
-        request = operator_pb2.TailLogsRequest(tool_or_call=f"native_{tool}")
-        parts = operator.watch(operator.operator.TailLogs, request)
-        told = "\n".join([each.text async for part in parts for each in part.lines])
-    assert "Fatal Python error: " in told
-    assert f'File "{file}", line {line} in {tool}' in told

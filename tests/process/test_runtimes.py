@@ -183,7 +183,7 @@ async def _cell_of_held(daemon: RunningDaemon) -> tuple[int, int]:
     async with daemon.operate() as one:
         workers = (await one.ask(one.operator.ListWorkers, operator_pb2.ListWorkersRequest())).workers
     (worker,) = (it for it in workers if it.path.endswith("/held.py"))
-    (process,) = children(worker.pid)
+    process, _ = children(worker.pid)  # and what holds its memory
     return worker.keeper_pid, process
 
 

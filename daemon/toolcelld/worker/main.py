@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import faulthandler
 import inspect
 import json
 import logging
@@ -77,7 +76,6 @@ __all__ = ["main"]
 T = TypeVar("T")
 
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
-STDERR: Final = 2
 LOADING: Final = 0
 NOT_ASKED: Final = (
     "The tool went on without the permission that it wanted: a context.ask(…) was not awaited, so it asked nothing. Write "
@@ -94,7 +92,6 @@ def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
         resumed: Whether the cell is complete, and has executed this interpreter.
     """
     status = 70  # EX_SOFTWARE, unless the loop returns
-    faulthandler.enable(STDERR)  # where a native crash was in Python is in the log
     try:
         status = _Worker(plan, resumed=resumed).run()
     except FrameError as error:

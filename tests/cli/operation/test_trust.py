@@ -59,9 +59,9 @@ def test_trust_shows_what_is_asked_for_and_grants_it(daemon: Project) -> None:
     assert (called.code, called.out) == (0, "*" * 15 + "\n")
 
     listing = daemon.run("trust", "--list", "--json").json("trust --list")
-    assert [(it["directory"], it["pinned"], it["secrets"]) for it in listing["trusts"]] == [
-        (str(daemon.directory), False, ["TOKEN"])
-    ]
+    assert [
+        (it["pinned"], it["secrets"]) for it in listing["trusts"] if it["directory"] == str(daemon.directory)
+    ] == [(False, ["TOKEN"])]
     revoked = daemon.run("trust", "--revoke", "--json").json("trust --revoke")
     assert revoked["was_trusted"]
     assert daemon.run("call", "asks").code == 3

@@ -152,6 +152,7 @@ def test_a_signal_that_comes_before_a_wait_ends_it() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_guard_ends_as_its_worker_did_whenever_that_was(tmp_path: Path) -> None:
     """The kernel ends the wait for questions just before it sends the signal of the exit."""
     place = str(tmp_path)
