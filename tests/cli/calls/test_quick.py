@@ -266,6 +266,7 @@ VARYING: Final = (
     (re.compile(r"process(?:es)? \d+"), "PROCESS"),
     (re.compile(r"\b(?:TIME ago|now)\b"), "AGO"),
     (re.compile(r"\b\d+(?:\.\d+)? [KM]iB"), "SIZE"),
+    (re.compile(r"\b\d+, \d+ cells? ready"), "CELLS ready"),
 )  # fmt: skip
 
 
@@ -321,7 +322,7 @@ CASES: Final = {
     "missing argument": ["call", "t_add"],
     "death": ["call", "t_dies"],
     "threads": ["call", "t_leaves"],
-    "time limit": ["call", "t_sleeps", "--timeout", "500ms"],
+    "time limit": ["call", "t_sleeps", "--timeout", "2s"],
     "aborts itself": ["call", "t_stops"],
     "calls": ["calls"],
     "workers": ["ps", "-q"],
