@@ -16,12 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ["COMPLETE", "SHORT", "main"]
+__all__ = ["COMPLETE", "main"]
 
 COMPLETE = "_TOOLCELL_COMPLETE"
 """The variable by which a shell asks for completions."""
-SHORT = frozenset({"call", "calls", "ps", "status"})
-"""The commands that `calls.quick` can serve."""
 
 
 OUTPUT_FAILED = 74  # `Exit.OUTPUT`
@@ -69,6 +67,8 @@ def main() -> NoReturn:
 
 def _run() -> object:
     """Run the command line; return what `sys.exit` takes. Much takes the short road of `quick`, the rest the whole one."""
+    from .calls import SHORT
+
     instruction = os.environ.get(COMPLETE)
     if instruction is not None or not SHORT.isdisjoint(sys.argv):
         from .calls import quick

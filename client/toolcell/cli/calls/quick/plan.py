@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from toolcell import _paths
-from toolcell.cli import SHORT
+from toolcell.cli.calls import SHORT
 from toolcell.client._grpc.access import check_directory, read_token
 
 TYPE_CHECKING = False
