@@ -22,6 +22,7 @@ __all__ = [
     "answers",
     "config_home",
     "config_paths",
+    "is_below",
     "lock_path",
     "operator_token_path",
     "plugin_directories",
@@ -109,3 +110,8 @@ def plugin_directories(others: Iterable[str] = ()) -> list[str]:
     if chosen := os.environ.get("TOOLCELL_PLUGINS"):
         return [os.path.abspath(directory) for directory in chosen.split(os.pathsep) if directory]
     return [os.path.join(config_home(), "toolcell", "plugins"), *others]
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Return whether a path is a directory or lies in it, by its text."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

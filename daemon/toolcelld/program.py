@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 import toolcelld
 from toolcell import _paths
+from toolcell._owners import walk
 from toolcell._printable import printable
 from toolcell._units import parse_seconds
 from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.detach import detached
-from toolcelld.files.owners import walk
 from toolcelld.pollers import older_pollers
 from toolcelld.runtime_directory import AccessError, AlreadyRunning, RuntimeDirectory
 from toolcelld.worker.zygote.launch import launch

@@ -704,6 +704,8 @@ def test_without_its_command_codexs_text_is_printed(home: Path) -> None:
         ("tools/bin", "{home}/tools/bin"),
         ("x/node_modules/.bin", "{home}/x/node_modules/.bin"),
         ("open", "{home}/open"),
+        ("open/to/all", "{home}/open/to/all"),
+        ("real", "{home}/hops"),  # by a link that lies in the project
     ],
 )
 def test_a_program_that_a_project_or_another_user_can_have_put_there_is_not_run(
@@ -716,14 +718,17 @@ def test_a_program_that_a_project_or_another_user_can_have_put_there_is_not_run(
     (home / "linked").symlink_to(home / "project" / "bin")
     (home / "links").mkdir()
     (home / "links" / program.name).symlink_to(program)
-    if place == "open":
-        program.parent.chmod(0o777)
+    (home / "hops").mkdir()
+    (home / "hops" / program.name).symlink_to(home / "project" / "hop")
+    (home / "project" / "hop").symlink_to(program)
+    if place.startswith("open"):
+        (home / "open").chmod(0o777)
     clean = dict.fromkeys(os.environ) | {"PATH": path.format(home=home), "HOME": str(home)}
     with contextlib.chdir(home / "project"):
         done = CliRunner().invoke(app, ["mcp", "install", name, "--write"], env=clean, prog_name="toolcell")
     assert not (home / "asked").exists()
     assert done.exit_code == (2 if name == "codex" else 0)
-    if path.startswith("{home}") and "link" not in path:
+    if path.startswith("{home}") and "link" not in path and "hops" not in path:
         assert f"{program} is not run" in " ".join(done.stderr.split())
 
 
@@ -740,7 +745,7 @@ def test_a_hosts_program_runs_at_home_and_finds_no_program_of_a_project(home: Pa
         CliRunner().invoke(app, ["mcp", "install", "claude", "--write"], env=clean, prog_name="toolcell")
     (_, directory, searched), *_ = map(json.loads, (home / "asked").read_text().splitlines())
     assert directory == str(home)
-    assert searched.split(os.pathsep) == [str(home / ".local/bin"), str(home / ".nvm/bin"), "/nowhere"]
+    assert searched.split(os.pathsep) == [str(home / ".local/bin"), str(home / ".nvm/bin")]
 
 
 def test_what_makes_no_sense_is_said(home: Path) -> None:

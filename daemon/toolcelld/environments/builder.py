@@ -30,8 +30,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from urllib.parse import unquote
 
+from toolcell._program_places import is_executable
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, find, own_program, own_versions
-from toolcelld.environments.programs import Programs, is_executable, programs_of
+from toolcelld.environments.programs import Programs, programs_of
 from toolcelld.environments.requirements import Requirements
 
 __all__ = ["BuildError", "Environments"]

@@ -13,25 +13,21 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from toolcelld.files import owners
+from toolcell import _program_places
+from toolcell._program_places import hops, is_executable, usable_path
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import MARKERS
 
-__all__ = ["Program", "Programs", "fault_of", "is_executable", "programs_of", "project_directories"]
+__all__ = ["Program", "Programs", "fault_of", "programs_of", "project_directories"]
 
 logger = logging.getLogger(__name__)
 
-LINKS: Final = os.path.join("node_modules", ".bin")
-"""Where npm links the programs of a project's packages; those of packages for all are in `bin`."""
-HOPS_MAX: Final = 40
-"""Links from a name on PATH to its program, as many as the kernel follows."""
 PATHS_MAX: Final = 64
 """A daemon has one PATH; tests have others."""
 WHEN: Final = "%Y-%m-%d %H:%M:%S"
@@ -115,13 +111,7 @@ class Programs:
             avoid: As in `find`.
         """
 
-        def is_usable(place: str) -> bool:
-            inside = (
-                os.path.join(each, "program") for each in dict.fromkeys((place, os.path.realpath(place)))
-            )
-            return not any(fault_of(each, self._home, (*self._writable, *avoid)) for each in inside)
-
-        return os.pathsep.join(filter(is_usable, self._places))
+        return usable_path(self._places, self._home, (*self._writable, *avoid), MARKERS)
 
     def fault_now(self, program: Program) -> str:
         """Say why a program that was fixed is not used any more, or what is there in its stead; empty if it is the same."""
@@ -164,7 +154,7 @@ class Programs:
     def _fault(self, program: Program, avoid: Collection[str]) -> str:
         """Say why a program must not be taken, whatever link to it one looks at; empty if it may be."""
         avoid = (*self._writable, *avoid)
-        return next(filter(None, (fault_of(each, self._home, avoid) for each in _hops(program.place))), "")
+        return next(filter(None, (fault_of(each, self._home, avoid) for each in hops(program.place))), "")
 
 
 @functools.lru_cache(maxsize=PATHS_MAX)
@@ -178,11 +168,6 @@ def programs_of(path: str, home: str) -> Programs:
     return Programs(path, home)
 
 
-def is_executable(path: str) -> bool:
-    """Whether a file can be executed."""
-    return os.path.isfile(path) and os.access(path, os.X_OK)
-
-
 def project_directories(directory: str, home: str) -> tuple[str, ...]:
     """Return a session's directory and the git worktrees around it, but for one that contains the home directory."""
     found, above = [directory], directory
@@ -194,54 +179,8 @@ def project_directories(directory: str, home: str) -> tuple[str, ...]:
 
 
 def fault_of(path: str, home: str, avoid: Collection[str] = ()) -> str:
-    """Say why a program must not be taken from a path; empty if it may be.
-
-    Args:
-        path: The absolute path of a program or a directory.
-        home: The user's home directory.
-        avoid: Directories of projects, and others that tools may write to.
-    """
-    if f"/{LINKS}/" in f"{path}/":
-        return "it belongs to the packages of a project"
-    directory = os.path.dirname(path)
-    above = path
-    while above != (parent := os.path.dirname(above)):
-        above = parent
-        if above in avoid or (not is_below(home, above) and _is_project(above, path, home)):
-            return f"it lies in the project {above}, where tools can write"
-    try:
-        faults = [step.fault_above for step in owners.walk(os.path.realpath(directory))]
-        owner = os.stat(path).st_uid if os.path.exists(path) else 0
-    except OSError as error:
-        return f"{directory}: {error.strerror}"
-    if owner not in (0, os.geteuid()) and owner != owners.unmapped():
-        faults.append(f"it belongs to the user {owners.user_name(owner)}")
-    return next(filter(None, faults), "")
-
-
-def _is_project(directory: str, path: str, home: str) -> bool:
-    """Whether sessions may work in a directory.
-
-    Not where Toolcell's own environment is, which runs outside of cells anyway, nor in the worktree of a version manager:
-    `~/.nvm` and `~/.asdf` are clones.
-    """
-    if any(os.path.isdir(os.path.join(directory, mark)) for mark in MARKERS):
-        return True
-    if not os.path.lexists(os.path.join(directory, ".git")) or is_below(path, sys.prefix):
-        return False
-    return not (is_below(directory, home) and os.path.relpath(directory, home).startswith("."))
-
-
-def _hops(place: str) -> Iterator[str]:
-    """Yield the paths that lead from a name to its file, without the links of directories."""
-    if os.path.realpath(os.path.dirname(place)) != os.path.dirname(place):
-        yield place
-    for _ in range(HOPS_MAX):
-        place = os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
-        yield place
-        if not os.path.islink(place):
-            return
-        place = os.path.join(os.path.dirname(place), os.readlink(place))
+    """Say why a program must not be taken from a path; empty if it may be. See `toolcell._program_places`."""
+    return _program_places.fault_of(path, home, avoid, MARKERS)
 
 
 def _look(name: str, place: str, fits: Fits) -> Program | None:

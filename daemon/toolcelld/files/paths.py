@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from toolcell._paths import is_below
 from toolcelld import linux
 
 __all__ = ["Exchanged", "Place", "is_below", "is_below_any", "open_place", "open_plain"]
@@ -93,11 +94,6 @@ def open_place(place: Place, *, directory: int | None = None, path: str = "") ->
         return opened
     os.close(opened)
     raise Exchanged(errno.ESTALE, "something else is there than when the session began", place.path)
-
-
-def is_below(path: str, directory: str) -> bool:
-    """Return whether a path is a directory or lies in it, by its text."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def is_below_any(path: str, directories: Iterable[str]) -> bool:

@@ -26,8 +26,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from toolcell._owners import user_name, walk
 from toolcelld.config.protected import ALWAYS
-from toolcelld.files.owners import user_name, walk
 from toolcelld.files.paths import Place, is_below
 from toolcelld.inspector.process import InspectionError
 from toolcelld.policy.repository import Allowance, common_directory, gitdir_named, named_by, submodules

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from toolcelld.files.owners import walk
+from toolcell._owners import walk
 from toolcelld.files.paths import Place, is_below, open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.inspector import answers

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from toolcell import _owners as module
 from toolcelld.config.protected import PROTECTED
-from toolcelld.files import owners as module
 from toolcelld.files.paths import is_below
 from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError

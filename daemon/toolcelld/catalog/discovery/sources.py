@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from toolcell import _paths
 from toolcell._file_kinds import kind_of
+from toolcell._owners import walk
 from toolcelld.catalog.discovery.packaged import packaged_tools
 from toolcelld.config.load import PROJECT, Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.environments.engine import Engine, EngineName
-from toolcelld.files.owners import walk
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import (
     OTHER_FLAVOURS,

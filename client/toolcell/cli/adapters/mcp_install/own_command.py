@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from toolcell._paths import is_below
 from toolcell._printable import printable
+from toolcell._program_places import fault_of, hops, is_executable, usable_path
 
-__all__ = ["OwnCommand", "program_of", "run", "usable_path"]
+__all__ = ["OwnCommand", "program_of", "run"]
 
 HELP_SECONDS = 10.0
 ASK_SECONDS = 60.0  # it starts a program of some size, once
@@ -32,8 +32,6 @@ LEFT_SECONDS = 1.0  # for its last words: a program that it has started may keep
 SAID_BYTES_MAX = 64 * 1024
 """Of what a program writes: its end, where it says what is wrong."""
 ABSENT = "there is no {} on your PATH"
-MARKS = (".git", ".toolcell")
-"""Directories that have one of these are projects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +64,15 @@ class OwnCommand:
 def program_of(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
     """Return the path of a program on the PATH, or "" and why there is none."""
     why = ABSENT.format(name)
+    home, avoid = _places(environment)
     for directory in _absolute(environment):
         place = os.path.join(directory, name)
-        if os.path.isfile(place) and os.access(place, os.X_OK):
-            fault = _fault(place, environment) or _fault(os.path.realpath(place), environment)
+        if is_executable(place):
+            fault = next(filter(None, (fault_of(each, home, avoid) for each in hops(place))), "")
             if not fault:
                 return place, ""
             why = f"{place} is not run, because {fault}"
     return "", why
-
-
-def usable_path(environment: Mapping[str, str]) -> str:
-    """Return the directories of the PATH that programs are taken from."""
-    places = _absolute(environment)
-    inside = ((place, os.path.join(os.path.realpath(place), "program")) for place in places)
-    return os.pathsep.join(
-        place
-        for place, program in inside
-        if not _fault(program, environment) and not _fault(os.path.join(place, "program"), environment)
-    )
 
 
 def run(own: OwnCommand, words: tuple[str, ...], environment: Mapping[str, str], more: list[str]) -> str:
@@ -93,7 +81,7 @@ def run(own: OwnCommand, words: tuple[str, ...], environment: Mapping[str, str],
     Args:
         own: The program.
         words: Its `add` or its `remove`.
-        environment: Its variables; PATH is replaced by `usable_path`.
+        environment: Its variables; of PATH the directories from which programs may be taken are left.
         more: What follows the words.
     """
     program, why = program_of(own.program, environment)
@@ -116,7 +104,8 @@ def run(own: OwnCommand, words: tuple[str, ...], environment: Mapping[str, str],
 def _run(words: list[str], environment: Mapping[str, str], seconds: float) -> tuple[int | None, str]:
     """Run a program; return its status and the end of what it wrote, None for one that did not end in time."""
     home = environment.get("HOME", "")
-    variables = {**environment, "PATH": usable_path(environment)}
+    path = usable_path(_absolute(environment), *_places(environment))
+    variables = {**environment, "PATH": path}
     reading, writing = os.pipe()
     said = bytearray()
     reader = threading.Thread(target=_read, args=(reading, said), daemon=True)
@@ -161,38 +150,7 @@ def _absolute(environment: Mapping[str, str]) -> list[str]:
     return [place for place in environment.get("PATH", "").split(os.pathsep) if os.path.isabs(place)]
 
 
-def _fault(path: str, environment: Mapping[str, str]) -> str:
-    """Say why no program is taken from a path, as the daemon does for its own: a project or another user may have put it there."""
-    if "/node_modules/.bin/" in path:
-        return "it belongs to the packages of a project"
-    home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
-    for above in _above(path):
-        if not _is_below(home, above) and (above == os.getcwd() or _is_project(above, path, home)):
-            return f"it lies in {above}, where tools can write"
-    for place in (os.path.dirname(path), path):
-        try:
-            found = os.stat(place)
-        except OSError:
-            continue
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
-            return f"others can write to {place}"
-    return ""
-
-
-def _is_project(directory: str, path: str, home: str) -> bool:
-    """Whether a directory is a project; not Toolcell's own environment in one, nor the clone of a version manager, ~/.nvm."""
-    if not any(os.path.lexists(os.path.join(directory, mark)) for mark in MARKS) or _is_below(
-        path, sys.prefix
-    ):
-        return False
-    return not (_is_below(directory, home) and os.path.relpath(directory, home).startswith("."))
-
-
-def _above(path: str) -> Iterator[str]:
-    while path != (parent := os.path.dirname(path)):
-        path = parent
-        yield path
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
+def _places(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return the user's home, and the directory in which the command runs, which may be a project, unless the home is in it."""
+    home, here = os.path.realpath(environment.get("HOME") or os.path.expanduser("~")), os.getcwd()
+    return home, () if is_below(home, here) else (here,)

@@ -8,7 +8,7 @@ import pwd
 
 import pytest
 
-from toolcelld.files import owners
+from toolcell import _owners as owners
 
 ME = ("me", "x", 4321, 4321, "", "/", "/bin/sh")
 OTHER = ("other", "x", 4322, 50, "", "/", "/bin/sh")
