@@ -81,9 +81,9 @@ async def road(directory: Path) -> Road:
 def serve() -> None:
     """Run the daemon, and write the steps of its last calls when it ends."""
     from toolcelld.__main__ import main as serve_calls
-    from toolcelld.sessions import start_events
+    from toolcelld.sessions import outbox
 
-    start_events.DELAY_SECONDS = DELAY_SECONDS  # type: ignore[misc]  # before the session imports it
+    outbox.DELAY_SECONDS = DELAY_SECONDS  # type: ignore[misc]
 
     roads: deque[list[Step]] = deque(maxlen=CALLS)
     steps: list[Step] = []

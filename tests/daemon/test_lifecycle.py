@@ -129,7 +129,7 @@ def test_an_invalid_transition_lists_the_previous_events() -> None:
         machine.fire(WorkerEvent.LEASE)
 
 
-def test_only_states_that_somebody_looks_at_are_announced() -> None:
+def test_only_the_announced_states_call_on_state() -> None:
     class Announcing(Machine[WorkerState, WorkerEvent]):
         table, state = WORKER, WorkerState.STARTING
         announced = frozenset({WorkerState.BUSY})

@@ -172,9 +172,10 @@ class Call(Machine[CallState, CallEvent]):
 
     def shorten(self, seconds: float | None) -> None:
         """Run for at most so many seconds from now on; None for as long as before."""
-        self.stop_clock()
-        if seconds is not None:
-            self.seconds_left = seconds if self.seconds_left is None else min(self.seconds_left, seconds)
+        if self.timer is not None:
+            self.stop_clock()
+        if seconds is not None and (self.seconds_left is None or seconds < self.seconds_left):
+            self.seconds_left = seconds
         self.run_clock()
 
     def start(self, plan: Plan) -> None:

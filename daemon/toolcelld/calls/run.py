@@ -137,11 +137,7 @@ class Run:
             self._arguments = arguments
         worker.begin(plan.tool.export, arguments, context, self)
         # The worker is at it while the rest is done.
-        seconds = plan.limits.timeout_seconds
-        if seconds is not None and call.seconds_left is None:
-            call.timer = worker.cell.loop.call_later(seconds, call.timed_out)
-        else:
-            call.shorten(seconds)
+        call.shorten(plan.limits.timeout_seconds)
         if self.idle is not None:
             self.idle.run()
         call.story.append((self.begun_at, f"{worker.id} has it"))

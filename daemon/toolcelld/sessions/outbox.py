@@ -10,7 +10,8 @@ A gap in place of what was sent is sent only if the line breaks. It may then cou
 arrived, but never misses one that had not.
 
 Events that are not urgent wait some milliseconds to be batched. An urgent event takes everything that waits
-along at once.
+along at once. The Accepted and Started events of a call wait for as long before they come in (`StartEvents`): where the call
+has ended by then they are left out, so that a quick call sends its ending only; another event of it sends them before itself.
 """
 
 from __future__ import annotations
@@ -19,16 +20,31 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from toolcelld.calls.events import MESSAGE_BYTES, Ended, Event, Gap, Progress, Refused, Update
+from toolcelld.calls.events import (
+    MESSAGE_BYTES,
+    Accepted,
+    Ended,
+    Event,
+    Gap,
+    Progress,
+    Refused,
+    Started,
+    Update,
+)
 from toolcelld.errors import Refusal, RefusalReason
 
-__all__ = ["RETAINED_BYTES_MAX", "Outbox"]
+if TYPE_CHECKING:
+    from toolcelld.calls.call import Call
+
+__all__ = ["RETAINED_BYTES_MAX", "Outbox", "StartEvents"]
 
 RETAINED_BYTES_MAX: Final = 1024 * 1024
 """Bytes of droppable events; outcomes and questions are kept beyond it."""
 COMPANY_SECONDS: Final = 0.005
+DELAY_SECONDS: Final = 0.005
+"""A warm call takes a tenth of it."""
 
 
 class Outbox:
@@ -202,3 +218,52 @@ class Outbox:
 
 def _droppable_bytes(queue: deque[Event]) -> int:
     return sum(event.size_bytes for event in queue if event.droppable)
+
+
+class StartEvents:
+    """The delayed beginnings of a session's calls.
+
+    Args:
+        outbox: where the events go.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._loop = asyncio.get_running_loop()
+        # The mutable state: the calls of which nothing has been told, the oldest first, and one timer for all of them.
+        # Each with the number of calls before it, and the loop's time until which it is delayed.
+        self.delayed: dict[str, tuple[Call, int, float]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def accept(self, call: Call, queued: int) -> None:
+        """Delay the Accepted event of a call; `queued` calls are before it."""
+        self.delayed[call.id] = (call, queued, self._loop.time() + DELAY_SECONDS)
+        if self._timer is None:
+            self._timer = self._loop.call_later(DELAY_SECONDS, self._look)
+
+    def start(self, call: Call) -> None:
+        """Send the Started event of a call whose Accepted event is sent."""
+        if (run := call.run) is not None:
+            self._outbox.put(Started(run.worker.id, run.queue_seconds, call_id=call.id, time=run.begun_at))
+
+    def send(self, call_id: str) -> None:
+        """Send the delayed events of a call before another event of it."""
+        if (delayed := self.delayed.pop(call_id, None)) is not None:
+            self._send(*delayed)
+
+    def drop(self, call_id: str) -> None:
+        """Drop the delayed events of a call that has ended."""
+        self.delayed.pop(call_id, None)
+
+    def _look(self) -> None:
+        self._timer = None
+        for call_id, delayed in list(self.delayed.items()):
+            if (left := delayed[2] - self._loop.time()) > 0:
+                self._timer = self._loop.call_later(left, self._look)
+                return
+            del self.delayed[call_id]
+            self._send(*delayed)
+
+    def _send(self, call: Call, queued: int, _: float) -> None:
+        self._outbox.put(Accepted(queued, call_id=call.id, time=call.accepted_at))
+        self.start(call)

@@ -82,7 +82,7 @@ class ProjectWatch:
         # looked directory with its change time, and what was moved.
         self.project = project
         self.is_stale = False
-        self.finding: asyncio.Task[None] | None = None
+        self._finding: asyncio.Task[None] | None = None
         self._directories: list[tuple[int, Looked]] = []
         self._changed_ns: list[tuple[int, int]] = []
         self._moved: list[Moved] = []
@@ -90,8 +90,8 @@ class ProjectWatch:
 
     def close(self) -> None:
         """Forget the project. Idempotent."""
-        if self.finding is not None:
-            self.finding.cancel()
+        if self._finding is not None:
+            self._finding.cancel()
         self._close()
 
     def _close(self) -> None:
@@ -100,11 +100,15 @@ class ProjectWatch:
         self._directories.clear()
         self._changed_ns.clear()
 
+    def is_current(self) -> bool:
+        """Whether a call can start with the project as it was found: the same as `catch_up` returning None, in fewer steps."""
+        return self._finding is None and not self.is_stale and not self.changed()
+
     def catch_up(self) -> asyncio.Task[None] | None:
         """Return what a call has to wait for while the project is found again; None where nothing was exchanged."""
-        if self.finding is None and self._has_changed():
-            self.finding = asyncio.get_running_loop().create_task(self._find_in_thread())
-        return self.finding
+        if self._finding is None and self._has_changed():
+            self._finding = asyncio.get_running_loop().create_task(self._find_in_thread())
+        return self._finding
 
     async def _find_in_thread(self) -> None:
         try:
@@ -113,7 +117,7 @@ class ProjectWatch:
                 self._replace(await look(self.project.directory, self._find))
             self._compare()  # with what is there now
         finally:
-            self.finding = None
+            self._finding = None
 
     def before_call(self) -> Project:
         """Return the project as it is now; the same object while nothing was exchanged."""

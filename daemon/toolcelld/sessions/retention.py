@@ -77,10 +77,8 @@ class Retention:
 
     def check(self, size: int = OUTCOME_BYTES) -> None:
         """Raise `Refusal` if this session may not hold so many bytes more."""
+        own = self.count()
         total, limits = self._total, self._total.limits
-        own = self.arguments_bytes + self._outbox.retained_bytes + self._idempotency.retained_bytes
-        total.bytes += own - self._counted
-        self._counted = own
         if own + size <= limits.retained_per_session_bytes and total.bytes + size <= limits.retained_bytes:
             return
         if (exceeded := self._exceeded(size)) is not None:

@@ -42,10 +42,9 @@ from toolcelld.pool.worker import Worker
 from toolcelld.services import Services
 from toolcelld.sessions.admission import Admission, check_ancestors
 from toolcelld.sessions.idempotency import IdempotencyCache
-from toolcelld.sessions.outbox import Outbox
+from toolcelld.sessions.outbox import Outbox, StartEvents
 from toolcelld.sessions.retention import OUTCOME_BYTES, Retention
 from toolcelld.sessions.session_events import SessionEvents
-from toolcelld.sessions.start_events import DELAY_SECONDS, StartEvents
 from toolcelld.sessions.waiting import WaitingCalls
 
 if TYPE_CHECKING:
@@ -272,13 +271,8 @@ class Session(Machine[SessionState, SessionEvent]):
             self.retention.check(len(request.arguments) + OUTCOME_BYTES)
             if self.request.limits is not NO_LIMITS:
                 request = request._replace(limits=lower(self.request.limits, request.limits))
-            project, unread = self._project, None
-            if (
-                self._watch is not None
-                or project.finding is not None
-                or project.is_stale
-                or project.changed()
-            ):
+            unread = None
+            if self._watch is not None or not self._project.is_current():
                 unread = self._waiting.unread()
             catalog = self._pin.catalog
             waits = unread is not None or (
@@ -384,10 +378,7 @@ class Session(Machine[SessionState, SessionEvent]):
         return plan
 
     def _start(self, call: Call, plan: Plan) -> None:
-        queued = self.places.queued if self.places.waiting else 0
-        self.start_events.delayed[call.id] = call, queued, self._loop.time() + DELAY_SECONDS
-        if self.start_events.timer is None:
-            self.start_events.wake()
+        self.start_events.accept(call, self.places.queued if self.places.waiting else 0)
         call.start(plan)
 
     def start_late(self, call: Call) -> None:
@@ -466,7 +457,7 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def on_ended(self, call: Call, ending: tuple[events.Event, ...]) -> None:
         """Send the ending, and keep it for a repeated call id."""
-        self.start_events.delayed.pop(call.id, None)
+        self.start_events.drop(call.id)
         for event in ending:
             self.outbox.put(event)
         self.calls.pop(call.id, None)
