@@ -171,9 +171,9 @@ class Project:
         )
         return Done(done.returncode, _text(done.stdout), _text(done.stderr))
 
-    def run_bytes(self, *words: str) -> bytes:
-        """Run the command to its end, without a terminal; its output as it is."""
-        done = subprocess.run(
+    def run_anew(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """Run the command to its end in an interpreter of its own, without a terminal."""
+        return subprocess.run(
             [sys.executable, "-m", "toolcell.cli", *words],
             cwd=self.directory,
             env=self.environment,
@@ -182,7 +182,10 @@ class Project:
             timeout=SECONDS_MAX,
             check=False,
         )
-        return done.stdout
+
+    def run_bytes(self, *words: str) -> bytes:
+        """The same; its output as it is."""
+        return self.run_anew(*words).stdout
 
     @contextmanager
     def started(self, *words: str) -> Generator[subprocess.Popen[str]]:

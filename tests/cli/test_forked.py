@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -26,15 +24,7 @@ def forked() -> ForkedCommands:
 def test_it_prints_and_exits_as_one_that_was_started(
     project: Project, forked: ForkedCommands, words: list[str]
 ) -> None:
-    started = subprocess.run(
-        [sys.executable, "-P", "-m", "toolcell.cli", *words],
-        cwd=project.directory,
-        env=project.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+    started = project.run_anew(*words)
     ran = forked.run(words, project.directory, project.environment, b"", SECONDS_MAX)
     assert ran == (started.returncode, started.stdout, started.stderr)
 

@@ -28,7 +28,7 @@ def data(message: bytes, length: int | None = None) -> bytes:
 
 @contextmanager
 def peer(path: Path, says: bytes, *, stays: bool) -> Generator[None]:
-    """A daemon that says this to whoever connects, and then closes, or waits for the other end."""
+    """A server that sends this on each connection, and then closes it or waits for the end of the client."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(str(path))
         server.listen()

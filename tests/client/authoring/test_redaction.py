@@ -73,7 +73,7 @@ def test_notes_are_told_of_every_kind_of_exception() -> None:
     ):
         error.add_note("see /home/ada/project/how.md\nand /etc/passwd")
         error.add_note("x" * 10_000_000)
-        error.__notes__.append(object())  # type: ignore[arg-type]  # whoever sets it by hand
+        error.__notes__.append(object())  # type: ignore[arg-type]  # as an assignment can
         text = describe_exception(error, ROOTS)
         assert text.startswith(f"{described}\nsee how.md\nand …/passwd\nxxx")
         assert len(text) <= 2000

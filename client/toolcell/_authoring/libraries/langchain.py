@@ -55,7 +55,7 @@ def _schema(tool: Any) -> Mapping[str, Any]:
 
 
 def _injected(tool: Any) -> tuple[Mapping[str, Callable[[ToolContext], object]], str]:
-    """What makes the arguments that LangChain would inject, by their names; and why there is one that nobody makes."""
+    """Return the functions that make the arguments which LangChain injects, by name, and why one cannot be made; empty for none."""
     makers: dict[str, Callable[[ToolContext], object]] = {}
     for name, (hint, needed) in _annotations(tool).items():
         kind, marker = _marker(hint)

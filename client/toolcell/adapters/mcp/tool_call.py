@@ -10,8 +10,8 @@ between prove nothing, as hosts send calls in parallel. Only the end of the host
 What a tool asks the host itself for (`mcp.input`) goes the same way: a form of its own, a completion of the host's model,
 the roots. A host that has not declared the capability is not asked.
 
-Most calls end with nothing to tell before, so a call has no task: the session's reader reports to it, and it wakes whoever
-answers the host. Who has news to tell, or waits for answers of the host, awaits `join`.
+Most calls end without an event for the host, so a call has no task: the session's reader reports to it, and it calls back
+the code that answers the host. A task that awaits `join` is made for a call with events or with questions to the host.
 """
 
 from __future__ import annotations

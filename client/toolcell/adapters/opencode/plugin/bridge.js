@@ -18,11 +18,11 @@ export class Unavailable extends Error {
   }
 }
 
-/** A process that runs, and who hears what it says. */
+/** A running process, and the receivers of its messages. */
 export class Bridge {
   #child
   #command
-  #sessions = new Map() // by name: whoever takes what is said of it
+  #sessions = new Map() // by name: the receiver of its messages
   #count = 0
   #rest = [] // of a line that is not whole
   #lastWords = ""
