@@ -77,7 +77,7 @@ GOALS: Final[Mapping[str, Goal]] = {
     "memory": Goal("PSS of an idle worker's cell", 5, 3, "MB"),
     "large_fastmcp": Goal("1 MB result / FastMCP", 0.25, 0.15),
     "mcp_fastmcp": Goal("through toolcell mcp / FastMCP, stdio", 1.0, 0.7),
-    "doors_entries": Goal("functions that a warm call enters in the daemon", 66, 55, ""),
+    "doors_entries": Goal("functions that a warm call enters in the daemon", 70, 55, ""),
     "doors_modules": Goal("modules that they are in", 25, 22, ""),
     **{
         f"waiting_{n}": Goal(f"functions of the pool for a call that ends, {n:,} waiting", 140, 115, "")

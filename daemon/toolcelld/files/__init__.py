@@ -3,6 +3,5 @@
 `paths` opens a path without following links, and compares what is there with what was there before (`Place`).
 `regular` reads a file of unknown type up to a bound, without blocking.
 `toml` parses a document that others wrote, within bounds.
-`owners` tells which other users can change what is in the directories of a path.
-No state. The keeper and the worker use `paths` too, so nothing here imports more than the system calls in `linux`.
+No state. The keeper and the worker use `paths` too, so nothing here imports more than `linux` and `toolcell._paths`.
 """

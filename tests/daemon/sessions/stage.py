@@ -265,8 +265,7 @@ class Stage:
             before_call=_unchanged,
             catch_up=_unchanged,
             changed=lambda: False,
-            finding=None,
-            is_stale=False,
+            is_current=lambda: True,
         )
 
     def find_project(self, directory: str) -> Any:
