@@ -296,7 +296,7 @@ async def test_langchains_injected_arguments_are_given_as_far_as_they_are_known(
         assert len(session.catalog.tools) == 7
 
 
-async def test_a_tool_of_langchain_that_needs_what_nobody_gives_is_rejected(
+async def test_a_tool_of_langchain_that_needs_another_injected_argument_is_rejected(
     with_libraries: RunningDaemon,
 ) -> None:
     place = with_libraries.directory / "tools" / "file.py"
