@@ -1,7 +1,7 @@
 """The steps that confine a process between its fork and the user's file, as ordered lists.
 
-The order is the security argument, so it is defined once, here; the keeper and the worker only run the lists. Longer
-than 400 lines because each step is here with its reason.
+The order is the security argument, so it is defined once, here, each step with its reason; the keeper and the worker only
+run the lists.
 Steps 1 to 6 do not depend on the tool, so cells are prepared up to step 6 ahead of need.
 
 1.  A new session and default signal handlers, so that no terminal and no setting of the parent has an effect.
