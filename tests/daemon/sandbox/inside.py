@@ -34,6 +34,7 @@ def in_child(work: Callable[[], Any]) -> Any:
     if pid == 0:
         status = 1
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # not that of the test's own deadline
             signal.alarm(SECONDS_MAX)
             try:
                 said = pickle.dumps((True, work()))
@@ -47,9 +48,9 @@ def in_child(work: Callable[[], Any]) -> Any:
     os.close(write)
     with os.fdopen(read, "rb") as file:
         said = file.read()
-    os.waitpid(pid, 0)
+    _, status = os.waitpid(pid, 0)
     if not said:
-        raise Failed("it ended without a word")
+        raise Failed(f"it ended with {os.waitstatus_to_exitcode(status)}, without a word")
     good, value = pickle.loads(said)  # noqa: S301  # our own child
     if not good:
         raise Failed(value)
