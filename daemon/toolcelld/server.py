@@ -54,6 +54,9 @@ SERVICES: Final = tuple(
 """Their names, for reflection and health."""
 THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 """For work that blocks; as many as asyncio would start in time."""
+YOUNG_OBJECTS: Final = 20_000
+"""New objects after which the youngest are searched for cycles. With Python's own 700 a call that waits is searched several
+times, and a twentieth of the daemon's time goes there."""
 LOGGER_OF_GRPC: Final = "grpc._cython.cygrpc"
 STREAMS_MAX: Final = 256
 """Of one connection; each session of our own clients has a connection of its own."""
@@ -142,6 +145,7 @@ async def _serve(
         # What is alive now stays alive: a full collection, which stops every call, need not look at it.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
         daemon.fire(DaemonEvent.BOUND)
         manager.notify("READY=1", f"STATUS=Serving {daemon.socket}")
         manager.feed_watchdog()

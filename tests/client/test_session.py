@@ -28,6 +28,7 @@ from toolcell.client import (
     Update,
     connect,
 )
+from toolcell.client._transport import stream
 from toolcell.client._transport.receive_buffer import ReceiveBuffer
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -94,6 +95,32 @@ async def test_the_last_outcome_is_acknowledged_without_another_call(tmp_path: P
         await session.call("echo")
         await acknowledged.wait()
         assert scripted.acknowledged[-1] == 2
+
+
+async def test_the_beginning_of_a_call_is_not_acknowledged_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "ACKNOWLEDGE_AFTER_SECONDS", 0.001)
+    heard: list[list[str]] = []
+
+    async def script(line: Line) -> None:
+        await line.welcome()
+        call = await line.hear_call()
+        for _ in range(3):
+            before = len(scripted.heard)
+            hearing = asyncio.create_task(line.hear())
+            await line.say(pb.Event(call_id=call.call_id, accepted=pb.Accepted()))
+            await line.say(pb.Event(call_id=call.call_id, started=pb.Started()))
+            await asyncio.sleep(0.05)  # fifty times as long as an acknowledgement waits
+            heard.append(scripted.heard[before:])
+            await line.say(ok(call.call_id, "done"))
+            if (message := await hearing) is not None:
+                call = message.call
+
+    async with daemon(tmp_path, script) as scripted, connect(scripted.socket, daemon="running") as session:
+        for _ in range(3):
+            await session.call("echo")
+    assert heard == [[], [], []]
 
 
 @pytest.mark.parametrize("size", [48 * 1024 - 9, 48 * 1024 - 8, 96 * 1024, 1_000_000])

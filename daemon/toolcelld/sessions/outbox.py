@@ -42,9 +42,10 @@ __all__ = ["RETAINED_BYTES_MAX", "Outbox", "StartEvents"]
 
 RETAINED_BYTES_MAX: Final = 1024 * 1024
 """Bytes of droppable events; outcomes and questions are kept beyond it."""
-COMPANY_SECONDS: Final = 0.005
-DELAY_SECONDS: Final = 0.005
-"""A warm call takes a tenth of it."""
+COMPANY_SECONDS: Final = 0.02
+"""How long an event that is not urgent waits for others: too short for a person to see."""
+DELAY_SECONDS: Final = 0.02
+"""How long nothing is sent about a call that has only begun; a warm call takes a fortieth of it."""
 
 
 class Outbox:

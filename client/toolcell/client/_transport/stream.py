@@ -2,7 +2,8 @@
 
 A message goes up where it is sent, unless what went before waits for the daemon; then it waits in the queue.
 Acknowledgements ride on whatever goes up next; where nothing does, one goes up by itself, after a while or after so many
-bytes, never for each event.
+bytes, never for each event. The beginnings of calls wait for what comes after them, so that a session with many calls that
+wait does not send a message for each.
 
 The stream knows nothing of calls. It outlives nothing: after a drop the session makes another one.
 """
@@ -10,7 +11,7 @@ The stream knows nothing of calls. It outlives nothing: after a drop the session
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from toolcell.client._grpc.access import WELCOME_SECONDS
 from toolcell.client._grpc.methods import ToolCellMethods
@@ -25,6 +26,7 @@ __all__ = ["Stream"]
 
 ACKNOWLEDGE_AFTER_SECONDS = 0.5  # how long the daemon keeps the last outcome for nothing
 ACKNOWLEDGE_AFTER_BYTES = 256 * 1024  # a quarter of what the daemon retains
+BEGINNINGS = frozenset(("accepted", "started"))  # some bytes each, and an outcome follows
 
 NO_WELCOME = Refusal(
     Code.INTERNAL, "rude", "The daemon did not begin with its Welcome; is it a daemon of ours?"
@@ -38,6 +40,7 @@ class Stream:
         "_acknowledge_timer",
         "_inbox",
         "_link",
+        "_more_than_beginnings",
         "_outbox",
         "_refusal",
         "_rpc",
@@ -54,6 +57,7 @@ class Stream:
         self._turn: asyncio.Handle | None = None  # the next one to write in
         self._acknowledge_timer: asyncio.TimerHandle | None = None
         self._unacknowledged_bytes = 0
+        self._more_than_beginnings = False  # in what was received and not acknowledged
 
     def send(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
         """Let a message go up, or all of a source in turn with others; returns at once."""
@@ -85,7 +89,7 @@ class Stream:
         def handle(message: pb.AttachResponse, size_bytes: int, first: int) -> None:
             for event in message.events[first:] if first else message.events:
                 handle_event(event)
-            self._received(size_bytes)
+            self._received(message.events, size_bytes)
 
         timer = asyncio.get_running_loop().call_later(WELCOME_SECONDS, self._give_up, NO_ANSWER)
         self._rpc = self._link.begin(ToolCellMethods.Attach.path, receive_first)
@@ -104,19 +108,24 @@ class Stream:
         self._refusal = why
         self._rpc.cancel()
 
-    def _received(self, size_bytes: int) -> None:
+    def _received(self, events: Iterable[pb.Event], size_bytes: int) -> None:
         self._unacknowledged_bytes += size_bytes
         if self._unacknowledged_bytes >= ACKNOWLEDGE_AFTER_BYTES:
             self._acknowledge()
-        elif self._acknowledge_timer is None:
-            loop = asyncio.get_running_loop()
-            self._acknowledge_timer = loop.call_later(ACKNOWLEDGE_AFTER_SECONDS, self._acknowledge)
+        elif not self._more_than_beginnings and any(
+            event.WhichOneof("event") not in BEGINNINGS for event in events
+        ):
+            self._more_than_beginnings = True
+            if self._acknowledge_timer is None:
+                loop = asyncio.get_running_loop()
+                self._acknowledge_timer = loop.call_later(ACKNOWLEDGE_AFTER_SECONDS, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._acknowledge_timer = None
+        if self._more_than_beginnings:
+            self._acknowledge()
 
     def _acknowledge(self) -> None:
-        if self._acknowledge_timer is not None:
-            self._acknowledge_timer.cancel()
-            self._acknowledge_timer = None
-        self._unacknowledged_bytes = 0
         if self._inbox.owes:
             self.send(pb.AttachRequest())  # its number is filled in when it goes
 
@@ -129,6 +138,7 @@ class Stream:
         try:
             while not rpc.blocked and (message := self._outbox.take()) is not None:
                 message.acknowledged = self._inbox.acknowledge()
+                self._unacknowledged_bytes, self._more_than_beginnings = 0, False
                 rpc.send(message.SerializeToString())
                 if self._outbox.has_sources:
                     self._turn = asyncio.get_running_loop().call_soon(self._write)
