@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 __all__ = [
     "ask_about_system_calls", "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset",
     "filter_system_calls", "grant_beneath", "grant_port", "hold_memory", "inotify", "landlock_abi", "let_through", "no_new_privileges", "restrict_signals",
-    "schedule_ahead", "set_dumpable", "subreaper", "unchanged_below", "unwatch", "watch",
+    "schedule_ahead", "set_dumpable", "set_name", "subreaper", "unchanged_below", "unwatch", "watch",
 ]  # fmt: skip
 
 PID_BYTES_MAX: Final = 16
@@ -30,6 +30,7 @@ _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_u
 # <linux/prctl.h>
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_DUMPABLE: Final = 4
+PR_SET_NAME: Final = 15
 PR_SET_SECCOMP: Final = 22
 PR_CAPBSET_DROP: Final = 24
 PR_SET_CHILD_SUBREAPER: Final = 36
@@ -145,6 +146,12 @@ def hold_memory() -> int:
         return holder
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def set_name(name: str) -> None:
+    """Name the calling thread; the kernel shows the first 15 bytes, as the name of the process if it is the main thread."""
+    held = ctypes.create_string_buffer(name.encode())
+    _prctl(PR_SET_NAME, ctypes.addressof(held))
 
 
 def set_dumpable(dumpable: bool) -> None:

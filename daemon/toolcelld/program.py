@@ -78,6 +78,7 @@ def _run(
     umask: int,
     on_serving: Callable[[], None],
 ) -> None:
+    linux.set_name("toolcelld")
     linux.set_dumpable(False)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a cell takes nine descriptors, a session two

@@ -33,11 +33,13 @@ MODULES: Final = ("resource", "toolcelld.inspector.formats", "toolcelld.sandbox.
 
 def main() -> NoReturn:
     """Fork inspectors until the daemon goes; exits the process."""
+    from toolcelld import titles
     from toolcelld.inspector.wire import PID
 
     for module in MODULES:
         importlib.import_module(module)
     daemon, template = socket.socket(fileno=0), os.getpid()
+    titles.set_title("inspector")
     gc.freeze()
     while True:
         asked, ends, _, _ = socket.recv_fds(daemon, PID.size, 1)

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from toolcelld import linux
+from toolcelld import linux, titles
 from toolcelld.protocol.frames import encode
 from toolcelld.protocol.messages import LINE_CHARACTERS_MAX, FailedMessage
 from toolcelld.sandbox import setup
@@ -77,6 +77,7 @@ def keep(plan: Plan) -> NoReturn:
 
 
 def _be_worker(plan: Plan) -> NoReturn:
+    titles.set_title("worker")
     setup.default_signals()
     setup.walk(setup.BORN, plan)
     setup.walk(setup.BEHIND, plan)
@@ -97,6 +98,7 @@ def _be_init(plan: Plan) -> NoReturn:
     worker = os.fork()
     if worker == 0:
         _be_worker(plan)
+    titles.set_title("init")
     life = socket.socket(fileno=LIFE)
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):

@@ -30,6 +30,7 @@ from toolcell._authoring.discover import Export, Exports, InvalidArguments
 from toolcell._context.logs import LogHandler
 from toolcell._results.errors import MISFIT
 from toolcell._results.normalise import describe_exception, failure
+from toolcelld import titles
 from toolcelld.protocol.frames import Decoder, FrameError, encode
 from toolcelld.protocol.messages import (
     CAUSE_CHARACTERS_MAX,
@@ -116,6 +117,7 @@ class _Worker:
         self._plan = plan
         self._resumed = resumed
         self._directory = "/"
+        self._title = ""
         self._tools: dict[str, Export] = {}
         self._tool_loop = ToolLoop(self.abortable)
         self._cpu_seconds = 0.0
@@ -187,6 +189,8 @@ class _Worker:
             raise setup.SetupFailed(f"execute {python.program}: {error.strerror}") from error
 
     def _load(self, message: LoadMessage, content: bytes) -> None:
+        self._title = os.path.basename(message.path)
+        titles.set_title("worker", self._title)
         source = ToolSource(
             path=message.path,
             stem=message.stem,
@@ -253,8 +257,10 @@ class _Worker:
     def _become_template(self, leftovers: Leftovers) -> None:
         """Fork a process for each call; this returns in each of them, ready for its call."""
         sample = sample_tool()
+        titles.set_title("template", self._title)
         Template(self._plan, leftovers).fork(self._say_gone)
         self._forked = True
+        titles.set_title("worker", self._title)
         self.abortable.listen()
         self._rehearse(sample)
         self._say_hello()
@@ -287,6 +293,7 @@ class _Worker:
 
     def _call(self, message: CallMessage, payload: bytes) -> None:
         # `_run_call` returns before the flush, so that objects of the call are freed and their destructors' output is flushed.
+        titles.change_title("worker", f"{message.tool} {message.context['call_id']}")
         report = self._run_call(message, payload)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the tool may have closed or replaced it
@@ -307,6 +314,7 @@ class _Worker:
             self._report_imports()
         self.daemon_channel.send_frames(report.frames(message.seq, usage))
         os.chdir(self._directory)  # for the next call
+        titles.change_title("worker", self._title)
 
     def _run_call(self, message: CallMessage, payload: bytes) -> Report:
         tool = self._tools.get(message.tool)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from toolcelld import linux
+from toolcelld import linux, titles
 from toolcelld.sandbox.guard.operations import Operations
 from toolcelld.sandbox.guard.questions import Listener, Signals, program
 from toolcelld.sandbox.system_calls import seccomp
@@ -84,6 +84,7 @@ def stand_guard(make: Callable[[Listener], Operations], *, abort_signal: int) ->
 
 class _Guard:
     def __init__(self, worker: int, abort_signal: int) -> None:
+        titles.set_title("guard")
         gc.disable()
         gc.freeze()
         linux.set_dumpable(False)

@@ -85,7 +85,9 @@ class Template:
         if os.getppid() != self._pid:
             os._exit(0)  # the template has exited before
         if self._scoped:
+            linux.set_name("toolcell:holder")
             ours = 1, above, self._pid, linux.hold_memory()
+            linux.set_name("toolcell:worker")
             linux.restrict_signals(renames=self._renames)
             linux.filter_system_calls(seccomp.protecting(ours))
         if (numpy := sys.modules.get("numpy.random")) is not None:

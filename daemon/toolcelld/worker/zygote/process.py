@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from toolcelld import linux
+from toolcelld import linux, titles
 from toolcelld.sandbox.setup import ForkHooks, Plan
 from toolcelld.worker import keeper
 from toolcelld.worker.zygote.holes import fill_holes
@@ -90,6 +90,7 @@ class _Zygote:
         self._woken, self._waker = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK
         )
+        titles.set_title("zygote")
         linux.subreaper()
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
@@ -146,6 +147,7 @@ class _Zygote:
         else:
             if pid == 0:
                 gc.enable()
+                titles.set_title("keeper", cell_id)
                 keeper.keep(plan)
             self._keepers[pid] = cell_id
             pidfd = os.pidfd_open(pid)
