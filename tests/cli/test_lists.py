@@ -180,6 +180,20 @@ def test_a_running_call_is_seen_and_aborted_by_somebody_else(daemon: Project) ->
     assert process.returncode == 130
     assert err.startswith("slow: aborted: by an operator; it stopped by itself ")
     assert daemon.run("abort", "c-unknown").code == 3
+    assert daemon.run("abort", "--tool", "slow").out == "No such call waits or runs.\n"
+    assert daemon.run("abort", "--all", "--json").json("abort") == {"calls": []}
+    for unclear in (
+        (),
+        ("--all", "c-1"),
+        ("--all", "--tool", "slow"),
+        ("--session", "s", "c-1"),
+        ("--reason", "x"),
+    ):
+        done = daemon.run("abort", *unclear)
+        assert (done.code, done.err.splitlines()[-1]) == (
+            2,
+            "  Write ids of calls, or --tool and --session, or --all.",
+        )
     assert daemon.run("sessions", "s-unknown", "--json").json("error")["error"]["code"] == "unknown_session"
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.daemons import RunningDaemon
 
+from toolcell.client import Kind, Refused, Started
 from toolcell_proto.v1 import operator_pb2 as op
 
 pytestmark = pytest.mark.anyio
@@ -46,3 +49,68 @@ async def test_any_time_and_any_number_of_entries_is_served(daemon: RunningDaemo
     ):
         request.tool_or_call = "talk_says"
         assert await texts(daemon, request) == expected, request
+
+
+WAITS = """
+import asyncio
+from toolcell import tool
+
+@tool
+async def one() -> None:
+    await asyncio.sleep(600)
+
+@tool
+async def two() -> None:
+    await asyncio.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ended"),
+    [
+        ({"tool": "waits_one"}, {"a1", "b1"}),
+        ({"session_id": "b"}, {"b1", "b2"}),
+        ({"tool": "waits_two", "session_id": "b"}, {"b2"}),
+        ({"all": True}, {"a1", "a2", "b1", "b2"}),
+        ({"tool": "unknown"}, set[str]()),
+    ],
+)
+async def test_an_operator_aborts_the_calls_of_a_tool_or_a_session_or_all(
+    daemon: RunningDaemon, chosen: dict[str, Any], ended: set[str]
+) -> None:
+    daemon.tool("waits", WAITS)
+    async with daemon.connect() as a, daemon.connect() as b, daemon.operate() as operator:
+        calls = {"a1": a.call("waits_one"), "a2": a.call("waits_two"), "b1": b.call("waits_one"), "b2": b.call("waits_two")}  # fmt: skip
+        for call in calls.values():
+            async for event in call:
+                if isinstance(event, Started):
+                    break
+        if "session_id" in chosen:
+            chosen = {**chosen, "session_id": b.id[:-1]}
+        request = op.AbortCallsRequest(**chosen, reason="the site is down")
+        answer = await operator.ask(operator.operator.AbortCalls, request)
+        assert set(answer.call_ids) == {calls[name].id for name in ended}
+        for name in ended:
+            outcome = await calls[name]
+            assert (outcome.kind, outcome.cause) == (Kind.aborted, "operator")
+            assert "by an operator: the site is down" in outcome.message
+        listed = await operator.ask(operator.operator.ListCalls, op.ListCallsRequest())
+        running = {call.call_id for call in listed.calls if call.state == "running"}
+        assert running == {calls[name].id for name in calls.keys() - ended}
+
+
+async def test_calls_to_abort_are_chosen_in_one_way(daemon: RunningDaemon) -> None:
+    async with daemon.connect() as first, daemon.connect(), daemon.operate() as operator:
+        shared = first.id[:2]  # "s-", as of every session
+        for request, code in (
+            (op.AbortCallsRequest(), "bad_request"),
+            (op.AbortCallsRequest(reason="why"), "bad_request"),
+            (op.AbortCallsRequest(all=True, tool="t"), "bad_request"),
+            (op.AbortCallsRequest(all=True, session_id=first.id), "bad_request"),
+            (op.AbortCallsRequest(session_id="\0"), "unknown_session"),
+            (op.AbortCallsRequest(session_id=shared), "unknown_session"),
+            (op.AbortCallsRequest(session_id=first.id + "x"), "unknown_session"),
+        ):
+            with pytest.raises(Refused) as refused:
+                await operator.ask(operator.operator.AbortCalls, request)
+            assert refused.value.code == code

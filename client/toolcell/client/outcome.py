@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 __all__ = [
     "CUT_SHORT",
     "NOT_UNDONE",
-    "UNSAID_CAUSE",
+    "UNSAID_CAUSES",
     "Block",
     "CallFailed",
     "Facts",
@@ -75,8 +75,8 @@ class Kind(StrEnum):
 
 CUT_SHORT = frozenset({Kind.aborted, Kind.timed_out, Kind.limit_exceeded, Kind.crashed, Kind.internal})
 """Kinds whose message says how the call ended and not what kind of ending it was: "2.0 s; it stopped by itself"."""
-UNSAID_CAUSE = "client"
-"""A cause that the message says better: "by you"."""
+UNSAID_CAUSES = frozenset({"client", "operator"})
+"""Causes that the message says better: "by you"."""
 NOT_UNDONE = "What it had done until then is not undone."
 """Last line of the message of a call that may have run and whose ending is not known."""
 
@@ -331,7 +331,7 @@ class CallFailed(Exception):
 
 def ending_of(outcome: Outcome) -> str:
     """Return the kind, with the cause where the message does not say it: `timed_out (timeout)`, `aborted`."""
-    cause = outcome.cause if outcome.cause != UNSAID_CAUSE else None
+    cause = outcome.cause if outcome.cause not in UNSAID_CAUSES else None
     return f"{outcome.kind.value} ({cause})" if cause else outcome.kind.value
 
 

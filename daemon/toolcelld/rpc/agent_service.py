@@ -52,17 +52,25 @@ from toolcelld.sessions.admission import disabled_tools, find_tool
 from toolcelld.sessions.registry import Sessions
 from toolcelld.sessions.session import OpenRequest, Session
 
-__all__ = ["ToolCell", "abort", "refusals"]
+__all__ = ["ToolCell", "abort", "refusals", "stop_by_operator"]
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS_MAX: Final = 25.0
 """What ListTools waits for files that hang while they are loaded (10 s each, some side by side); clients give it 30 s."""
+REASON_LETTERS_MAX: Final = 200
+"""Of the reason of an abort."""
 FIRST_MESSAGE_SECONDS: Final = 10.0
 """For the Open of a stream; who opens a stream has it ready."""
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 AttachContext: TypeAlias = Any  # the stubs do not know what a stream's `read` and `write` take
+
+
+def stop_by_operator(reason: str) -> Stop:
+    """Return what an operator's abort does to a call; `reason` may be empty."""
+    said = reason[:REASON_LETTERS_MAX]
+    return Stop(Kind.ABORTED, "operator", f"by an operator{said and ': '}{said}")
 
 
 async def abort(context: Context, refusal: Refusal) -> NoReturn:
@@ -189,7 +197,7 @@ class ToolCell(rpc.ToolCellServicer):
                 if (request := assembly.add(message.chunk)) is not None:
                     session.admit(request)
             case "abort":
-                reason = message.abort.reason[:200] or "by the client"
+                reason = message.abort.reason[:REASON_LETTERS_MAX] or "by the client"
                 assembly.drop(message.abort.call_id)
                 session.abort(message.abort.call_id, Stop(Kind.ABORTED, "client", reason))
             case "answer":
@@ -312,15 +320,15 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def AbortCall(self, request: pb.AbortCallRequest, context: Context) -> pb.AbortCallResponse:
         async with refusals(context):
-            stop = Stop(Kind.ABORTED, "client", request.reason[:200] or "by the client")
             if self._access.is_operator(context) and not request.resume_token:
-                return self._abort_as_operator(request, stop)
+                return self._abort_as_operator(request)
             session = self._sessions.get(request.session_id, request.resume_token)
+            stop = Stop(Kind.ABORTED, "client", request.reason[:REASON_LETTERS_MAX] or "by the client")
             running = session.abort(request.call_id, stop)
             return pb.AbortCallResponse(running=running, call_id=request.call_id)
         raise AssertionError
 
-    def _abort_as_operator(self, request: pb.AbortCallRequest, stop: Stop) -> pb.AbortCallResponse:
+    def _abort_as_operator(self, request: pb.AbortCallRequest) -> pb.AbortCallResponse:
         found = self._sessions.find_call(request.call_id)
         if len(found) > 1:
             raise Refusal(
@@ -333,7 +341,8 @@ class ToolCell(rpc.ToolCellServicer):
                 RefusalReason.UNKNOWN_CALL, f"No running call {request.call_id[:128]!r}.", field="call_id"
             )
         session, call_id = found[0]
-        return pb.AbortCallResponse(running=session.abort(call_id, stop), call_id=call_id)
+        running = session.abort(call_id, stop_by_operator(request.reason))
+        return pb.AbortCallResponse(running=running, call_id=call_id)
 
     async def ReadOutput(
         self, request: pb.ReadOutputRequest, context: Context

@@ -31,7 +31,7 @@ from toolcelld.policy.profiles import CONFIG_FILE
 from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
-from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals, stop_by_operator
 from toolcelld.rpc.doctor import diagnose, look_at_engine, look_at_inspector, look_at_programs
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
@@ -243,6 +243,29 @@ class Operator(rpc.OperatorServicer):
                 directories=directories,
                 tools=tools,
                 problems=[encode_problem(problem) for problem in problems],
+            )
+        raise AssertionError
+
+    async def AbortCalls(self, request: pb.AbortCallsRequest, context: Context) -> pb.AbortCallsResponse:
+        async with refusals(context):
+            if request.all == bool(request.tool or request.session_id):
+                raise Refusal(
+                    RefusalReason.BAD_REQUEST,
+                    "say which calls: those of a tool or a session, or all, which goes with neither.",
+                    field="all",
+                )
+            sessions = [each for each in self._sessions.all if each.id.startswith(request.session_id)]
+            if request.session_id and len(sessions) != 1:
+                begins = f"{len(sessions)} sessions begin with {request.session_id[:128]!r}"
+                raise Refusal(RefusalReason.UNKNOWN_SESSION, f"{begins}.", field="session_id")
+            stop = stop_by_operator(request.reason)
+            return pb.AbortCallsResponse(
+                call_ids=[
+                    call.id
+                    for session in sessions
+                    for call in list(session.calls.values())
+                    if request.tool in ("", call.request.tool) and session.abort(call.id, stop)
+                ]
             )
         raise AssertionError
 

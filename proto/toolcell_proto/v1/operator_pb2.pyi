@@ -822,6 +822,64 @@ class ReloadResponse(_message.Message):
 Global___ReloadResponse: _TypeAlias = ReloadResponse  # noqa: Y015
 
 @_typing.final
+class AbortCallsRequest(_message.Message):
+    """Requests that calls which wait or run are aborted. At least one of `tool`, `session_id` and `all` is set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    ALL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """Only calls of this tool, in every directory."""
+    session_id: _builtins.str
+    """Only calls of this session; an unambiguous prefix of its id will do."""
+    all: _builtins.bool
+    """Every call; not with `tool` or `session_id`."""
+    reason: _builtins.str
+    """Why, for display: it is part of each outcome. At most 200 characters are kept."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        all: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "reason", b"reason", "session_id", b"session_id", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AbortCallsRequest: _TypeAlias = AbortCallsRequest  # noqa: Y015
+
+@_typing.final
+class AbortCallsResponse(_message.Message):
+    """The calls that are being aborted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def call_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their ids; none if no call matched."""
+
+    def __init__(
+        self,
+        *,
+        call_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_ids", b"call_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AbortCallsResponse: _TypeAlias = AbortCallsResponse  # noqa: Y015
+
+@_typing.final
 class RestartWorkersRequest(_message.Message):
     """Requests that workers are retired."""
 

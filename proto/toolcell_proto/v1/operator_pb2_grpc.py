@@ -75,6 +75,11 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ReloadRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ReloadResponse.FromString,
                 _registered_method=True)
+        self.AbortCalls = channel.unary_unary(
+                '/toolcell.v1.Operator/AbortCalls',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.AbortCallsRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.AbortCallsResponse.FromString,
+                _registered_method=True)
         self.RestartWorkers = channel.unary_unary(
                 '/toolcell.v1.Operator/RestartWorkers',
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersRequest.SerializeToString,
@@ -178,6 +183,13 @@ class OperatorServicer(object):
     def Reload(self, request, context):
         """Reads the configuration again and scans every directory that a session uses.
         An invalid configuration is refused and the old one stays in use.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AbortCalls(self, request, context):
+        """Aborts all calls of a tool or a session, or all there are. One call is aborted by `ToolCell.AbortCall`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -288,6 +300,11 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.Reload,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ReloadRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ReloadResponse.SerializeToString,
+            ),
+            'AbortCalls': grpc.unary_unary_rpc_method_handler(
+                    servicer.AbortCalls,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.AbortCallsRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.AbortCallsResponse.SerializeToString,
             ),
             'RestartWorkers': grpc.unary_unary_rpc_method_handler(
                     servicer.RestartWorkers,
@@ -552,6 +569,33 @@ class Operator(object):
             '/toolcell.v1.Operator/Reload',
             toolcell__proto_dot_v1_dot_operator__pb2.ReloadRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.ReloadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AbortCalls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/AbortCalls',
+            toolcell__proto_dot_v1_dot_operator__pb2.AbortCallsRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.AbortCallsResponse.FromString,
             options,
             channel_credentials,
             insecure,

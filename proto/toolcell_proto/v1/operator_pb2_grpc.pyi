@@ -36,6 +36,8 @@ class OperatorStub:
     """Reads the configuration again and scans every directory that a session uses.
     An invalid configuration is refused and the old one stays in use.
     """
+    AbortCalls: _aio.UnaryUnaryMultiCallable[_operator_pb2.AbortCallsRequest, _operator_pb2.AbortCallsResponse]
+    """Aborts all calls of a tool or a session, or all there are. One call is aborted by `ToolCell.AbortCall`."""
     RestartWorkers: _aio.UnaryUnaryMultiCallable[_operator_pb2.RestartWorkersRequest, _operator_pb2.RestartWorkersResponse]
     """Retires the workers of one tool, or all: idle ones now, busy ones after their call."""
     Release: _aio.UnaryUnaryMultiCallable[_operator_pb2.ReleaseRequest, _operator_pb2.ReleaseResponse]
@@ -123,6 +125,14 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         """Reads the configuration again and scans every directory that a session uses.
         An invalid configuration is refused and the old one stays in use.
         """
+
+    @_abc_1.abstractmethod
+    def AbortCalls(
+        self,
+        request: _operator_pb2.AbortCallsRequest,
+        context: _aio.ServicerContext[_operator_pb2.AbortCallsRequest, _abc.Awaitable[_operator_pb2.AbortCallsResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.AbortCallsResponse]:
+        """Aborts all calls of a tool or a session, or all there are. One call is aborted by `ToolCell.AbortCall`."""
 
     @_abc_1.abstractmethod
     def RestartWorkers(

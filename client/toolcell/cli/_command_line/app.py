@@ -168,13 +168,23 @@ def logs(
 def abort(
     context: CommandContext,
     calls: Annotated[
-        list[str], typer.Argument(help="Call ids or prefixes of them.", autocompletion=completing.calls)
-    ],
+        list[str] | None,
+        typer.Argument(help="Call ids or prefixes of them.", autocompletion=completing.calls),
+    ] = None,
+    tool: Annotated[str, typer.Option(help="All calls of this tool.", autocompletion=completing.tools)] = "",
+    session: Annotated[
+        str,
+        typer.Option(
+            help="All calls of this session, or of --tool in it.", autocompletion=completing.sessions
+        ),
+    ] = "",
+    every: Annotated[bool, typer.Option("--all", help="All calls of all sessions.")] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Told to the agents in the outcomes.")] = "",
 ) -> Ending:
-    """Abort running calls."""
+    """Abort calls that wait or run."""
     from toolcell.cli.operation import control
 
-    return control.abort(context, calls)
+    return control.abort(context, calls or (), tool=tool, session_id=session, every=every, reason=reason)
 
 
 @app.command(cls=Command)

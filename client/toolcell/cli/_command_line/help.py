@@ -55,7 +55,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "logs": ("toolcell logs --follow", "toolcell logs word_count -n 20", "toolcell logs --since 10m"),
     "sessions": ("toolcell sessions", "toolcell sessions 5b77"),
     "ps": ("toolcell ps", "toolcell ps --json"),
-    "abort": ("toolcell abort 8c1d",),
+    "abort": ("toolcell abort 8c1d", 'toolcell abort --tool crawl --reason "the site is down"'),
     "reload": ("toolcell reload",),
     "restart": ("toolcell restart", "toolcell restart word_count"),
     "release": ("toolcell release word_count",),

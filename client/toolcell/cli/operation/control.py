@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolcell.cli._ui.connect import CommandContext, operator
-from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import problem, record
 from toolcell.cli._ui.prose import print_prose
@@ -19,13 +19,32 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 __all__ = ["abort", "release", "reload", "restart"]
 
 
-async def abort(context: CommandContext, call_ids: Sequence[str]) -> Exit:
-    """Stop calls; all of them are tried."""
+async def abort(
+    context: CommandContext,
+    call_ids: Sequence[str],
+    *,
+    tool: str = "",
+    session_id: str = "",
+    every: bool = False,
+    reason: str = "",
+) -> Exit:
+    """Stop calls: those with an id, of which all are tried, or those of a tool or a session, or every one."""
+    if bool(call_ids) == bool(tool or session_id or every) or (every and (tool or session_id)):
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            "It is not clear which calls.",
+            "Write ids of calls, or --tool and --session, or --all.",
+        )
+    if not call_ids:
+        return await _abort_all(
+            context, op.AbortCallsRequest(tool=tool, session_id=session_id, all=every, reason=reason)
+        )
     stopped: list[dict[str, Any]] = []
     failed: Refused | None = None
     async with operator(context) as client:
         for call_id in call_ids:
-            request = pb.AbortCallRequest(call_id=call_id, reason="by an operator")
+            request = pb.AbortCallRequest(call_id=call_id, reason=reason)
             try:
                 answer = await client.ask(client.tools.AbortCall, request)
             except Refused as refused:
@@ -38,6 +57,19 @@ async def abort(context: CommandContext, call_ids: Sequence[str]) -> Exit:
         raise failed
     if context.as_json:
         print_json({"calls": stopped})
+    return Exit.OK
+
+
+async def _abort_all(context: CommandContext, request: op.AbortCallsRequest) -> Exit:
+    async with operator(context) as client:
+        answer = await client.ask(client.operator.AbortCalls, request)
+    if context.as_json:
+        print_json({"calls": [{"call_id": call_id, "running": True} for call_id in answer.call_ids]})
+    elif not context.quiet:
+        for call_id in answer.call_ids:
+            print(f"{call_id}: aborting")
+        if not answer.call_ids:
+            print("No such call waits or runs.")
     return Exit.OK
 
 

@@ -55,6 +55,7 @@ class OperatorMethods:
     WatchEvents: Final = _operator("WatchEvents", op.WatchEventsRequest, op.WatchEventsResponse)
     TailLogs: Final = _operator("TailLogs", op.TailLogsRequest, op.TailLogsResponse)
     Reload: Final = _operator("Reload", op.ReloadRequest, op.ReloadResponse)
+    AbortCalls: Final = _operator("AbortCalls", op.AbortCallsRequest, op.AbortCallsResponse)
     RestartWorkers: Final = _operator("RestartWorkers", op.RestartWorkersRequest, op.RestartWorkersResponse)
     Release: Final = _operator("Release", op.ReleaseRequest, op.ReleaseResponse)
     GetTrust: Final = _operator("GetTrust", op.GetTrustRequest, op.GetTrustResponse)

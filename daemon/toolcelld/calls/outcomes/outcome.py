@@ -50,7 +50,7 @@ class Stop:
     """Why a call is stopped, and by whom; the first one counts."""
 
     kind: Literal[Kind.ABORTED, Kind.TIMED_OUT, Kind.LIMIT_EXCEEDED]
-    cause: str  # "timeout", "idle", "client", "session_closed" …
+    cause: str  # "timeout", "idle", "client", "operator", "session_closed" …
     text: str  # for people: "by you", "5.0 s"
 
 
