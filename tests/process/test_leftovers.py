@@ -18,7 +18,8 @@ from toolcell_proto.v1 import operator_pb2
 pytestmark = pytest.mark.anyio
 
 TOOLS = """
-import asyncio, threading, time
+import asyncio, concurrent.futures, threading, time
+import anyio.to_thread
 from toolcell import tool
 
 kept = []
@@ -39,11 +40,35 @@ async def a_task_of_another_factory() -> None:
 @tool
 def a_thread() -> None:
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+
+POOL = concurrent.futures.ThreadPoolExecutor(2)
+
+@tool
+def a_pool() -> None:
+    list(POOL.map(abs, range(20)))
+
+@tool
+def a_busy_pool() -> None:
+    POOL.submit(time.sleep, 60)
+
+@tool
+def a_full_pool() -> None:
+    for _ in range(9):
+        POOL.submit(time.sleep, 20)
+
+@tool
+async def a_thread_of_anyio() -> None:
+    await anyio.to_thread.run_sync(abs, 1)
+
+@tool
+async def another_executor() -> None:
+    asyncio.get_running_loop().set_default_executor(POOL)
+    await asyncio.to_thread(abs, 1)
 """
 
 
 IDLE = """
-import atexit, os, signal
+import atexit, io, os, sys
 from pathlib import Path
 from toolcell import tool
 
@@ -55,11 +80,11 @@ def pid() -> int:
 
 @tool
 def spin_later() -> None:
-    def spin(*_: object) -> None:
-        while True:
-            pass
-    signal.signal(signal.SIGALRM, spin)
-    signal.setitimer(signal.ITIMER_REAL, 0.06)
+    class Spinning(io.StringIO):
+        def __del__(self) -> None:
+            while True:
+                pass
+    sys.stdout = Spinning()  # freed when the stream is put back, which is after the result
 """
 
 
@@ -129,6 +154,11 @@ async def test_a_worker_that_works_after_its_result_is_ended_and_the_log_says_wh
             marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio has one factory there"),
         ),
         ("a_thread", 1),
+        ("a_pool", 0),
+        ("a_busy_pool", 1),
+        ("a_full_pool", 2),
+        ("a_thread_of_anyio", 0),
+        ("another_executor", 0),
     ],
 )
 async def test_what_a_call_leaves_is_counted_and_costs_the_worker(

@@ -66,6 +66,7 @@ RESULT_TYPES: Final = frozenset({"result", "chunk"})
 """Messages whose number and size are bounded for each call."""
 SHOWN_BYTES_MAX: Final = 1024
 """Of the arguments, for operators."""
+CHANGED: Final = "The process was replaced after the call, which has changed for good its"
 OVER: Final = "the call has ended"
 """The same for a call whose worker has reported or has died."""
 
@@ -182,6 +183,7 @@ class Run:
             message.threads,
             message.limit or "",
             bool(message.unreached),
+            message.changed or (),
         )
         self.over()
 
@@ -301,7 +303,7 @@ class Run:
                 and report is not None
                 and worker.state is WorkerState.BUSY
                 and not worker.spec.fresh
-                and not (report.threads or self.broken)
+                and not (report.threads or report.changed or self.broken)
                 and worker.cell.processes.is_clear()
                 and (
                     settled := self._short
@@ -374,7 +376,7 @@ class Run:
         gone = report is not None and worker.forks and await worker.is_gone(wait, end=stop is None)
         if report is not None and self.death is None and not (gone or worker.cell.processes.is_clear()):
             self.leftovers = await worker.count_leftovers()
-        clean = report is not None and not (self.leftovers or report.threads or self.broken)
+        clean = report is not None and not (self.leftovers or report.threads or report.changed or self.broken)
         if worker.state is WorkerState.DEAD:
             worker.listener = None
         elif stop is None:
@@ -466,6 +468,8 @@ class Run:
         notes = plan.notes
         if verdict.kind is Kind.INVALID_ARGUMENTS and plan.redefined:
             notes = (*notes, plan.redefined)
+        if report is not None and report.changed:
+            notes = (*notes, f"{CHANGED} {printable(' and '.join(report.changed))}.")
         if self.moved_aside:
             notes = (*notes, *(printable(moved.note) for moved in self.moved_aside))
         return Outcome(

@@ -49,6 +49,8 @@ THREADS_MAX: Final = 1_000_000
 FIGURE_MAX: Final = 10**15
 """A petabyte, or thirty million years."""
 LAYERS_MAX: Final = 32
+CHANGED_MAX: Final = 32
+"""Kinds of state of a process; a test compares it with the worker's."""
 IMPORTED_MAX: Final = 50
 """Files in one `imported` message, which is then within the bound of a header."""
 LINE_CHARACTERS_MAX: Final = 1000
@@ -315,6 +317,7 @@ class ResultMessage:
     limit: RaisedLimit | None = None
     unreached: Flag | None = None
     fits: Flag | None = None
+    changed: Annotated[tuple[Word, ...], Field(max_length=CHANGED_MAX)] | None = None
     size: Size | None = None
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import contextvars
 import inspect
 import json
 import logging
@@ -61,6 +62,8 @@ from toolcelld.sandbox.setup import ABORT, PROTOCOL, REPORTS
 from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.calling.call_channel import CallChannel
+from toolcelld.worker.calling.forked import end_forked
+from toolcelld.worker.calling.process_state import ProcessState
 from toolcelld.worker.calling.report import Report, Usage
 from toolcelld.worker.calling.tool_loop import ToolLoop
 from toolcelld.worker.channel import DaemonChannel
@@ -126,6 +129,7 @@ class _Worker:
         self._began_ns = 0
         self._modules = 0  # how many were imported at the last report
         self._forked = False  # whether this is the process of one call
+        self._state: ProcessState | None = None  # that every call begins with
 
     def run(self) -> int:
         """Run until the worker is to exit, and return its exit status."""
@@ -136,9 +140,11 @@ class _Worker:
             message = to_worker(frame.header)
             match message:
                 case CallMessage():
-                    self._call(message, frame.payload)
+                    reusable = self._call(message, frame.payload)
                     if self._forked:
                         return FINISHED
+                    if not reusable:
+                        return 0
                 case BecomeMessage():
                     self._become(frame.payload)
                 case LoadMessage():
@@ -240,6 +246,8 @@ class _Worker:
         logging.getLogger().addHandler(LogHandler(self))
         layers = tuple(self._plan.layers)
         forks = isinstance(traces, ImportTraces) and not traces.unfit()
+        if not forks:  # the process of one call ends with it
+            self._state = ProcessState()
         self.daemon_channel.send(LoadedMessage(layers=layers, forks=forks or None), answer)
         if forks:
             self._become_template(leftovers)
@@ -278,7 +286,7 @@ class _Worker:
         for frame in Decoder().feed(call):
             message = to_worker(frame.header)
             assert isinstance(message, CallMessage)
-            list(self._run_call(message, frame.payload).frames(LOADING, Usage(0.0, 0, 0)))
+            list(self._run_call(message, frame.payload).frames(LOADING, Usage(0.0, 0, 0, ())))
         self._tools = tools
         self._cpu_seconds = time.process_time()
 
@@ -291,13 +299,15 @@ class _Worker:
 
     # Calling
 
-    def _call(self, message: CallMessage, payload: bytes) -> None:
+    def _call(self, message: CallMessage, payload: bytes) -> bool:
+        """Run a call; return whether this process can have another one."""
         # `_run_call` returns before the flush, so that objects of the call are freed and their destructors' output is flushed.
         titles.change_title("worker", f"{message.tool} {message.context['call_id']}")
         report = self._run_call(message, payload)
-        for stream in (sys.stdout, sys.stderr):
+        lost = self._state.lost() if self._state is not None else ()
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
             with contextlib.suppress(Exception):  # the tool may have closed or replaced it
-                stream.flush()
+                stream.flush()  # type: ignore[union-attr]
         own = resource.getrusage(resource.RUSAGE_SELF)
         of_children = resource.getrusage(resource.RUSAGE_CHILDREN)
         # The processor time since the previous call; the worker uses none between calls.
@@ -309,12 +319,13 @@ class _Worker:
             cpu_seconds=max(0.0, round(self._cpu_seconds - previous_seconds, 6)),
             memory_peak_bytes=own.ru_maxrss * 1024,
             threads=min(self._tool_loop.count_leftovers(), THREADS_MAX),
+            changed=lost,
         )
         if len(sys.modules) != self._modules:
             self._report_imports()
         self.daemon_channel.send_frames(report.frames(message.seq, usage))
-        os.chdir(self._directory)  # for the next call
         titles.change_title("worker", self._title)
+        return self._state is not None and self._state.put_back()
 
     def _run_call(self, message: CallMessage, payload: bytes) -> Report:
         tool = self._tools.get(message.tool)
@@ -340,9 +351,15 @@ class _Worker:
             return Report.from_text("aborted", "", ran=False)
         try:
             with self.abortable:
-                value = tool.invoke(arguments, context)
-                if tool.is_async or inspect.isawaitable(value):
-                    value = self._tool_loop.complete(value)
+                caller = os.getpid()
+                variables = contextvars.copy_context()  # a synchronous tool would set those of the process
+                try:
+                    value = variables.run(tool.invoke, arguments, context)
+                    if tool.is_async or inspect.isawaitable(value):
+                        value = self._tool_loop.complete(value, variables)
+                finally:
+                    if os.getpid() != caller:
+                        end_forked()
                 result = tool.normalise(value)
                 if result.misfit:
                     text = f"{tool.name} {MISFIT}{result.misfit}"

@@ -68,6 +68,7 @@ class Report(NamedTuple):
     threads: int = 0
     limit: str = ""  # the key of the limit that the kernel held it to, where that made it fail
     unreached: bool = False  # whether it failed because a host was not reached
+    changed: tuple[str, ...] = ()  # the state of its process that it changed for good
 
 
 class Evidence(NamedTuple):

@@ -34,11 +34,14 @@ CHUNK_CHARACTERS: Final = PAYLOAD_BYTES_MAX // 4
 
 
 class Usage(NamedTuple):
-    """What a call has used, and how many of its threads are still running."""
+    """What a call has used, and what of it stays in its process."""
 
     cpu_seconds: float
     memory_peak_bytes: int
     threads: int
+    """That are still running."""
+    changed: tuple[str, ...]
+    """The state of the process that it has changed for good."""
 
 
 class Report(NamedTuple):
@@ -133,6 +136,7 @@ class Report(NamedTuple):
             limit=self.limit,
             unreached=self.unreached or None,
             fits=result.fits or None,
+            changed=usage.changed or None,
             size=None if fits_one_frame else size,
         )
         if fits_one_frame:

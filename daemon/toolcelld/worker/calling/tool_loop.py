@@ -6,9 +6,13 @@ What a call leaves on it, and which threads are left, is counted when the call h
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import thread as pools
+from contextvars import Context
 from typing import Any, Final, TypeVar
 
 from toolcelld.worker.abort import Abortable
@@ -17,10 +21,13 @@ __all__ = ["ToolLoop"]
 
 T = TypeVar("T")
 
-ENDING_THREADS: Final = ("toolcell-pool", "waitpid-", "asyncio-waitpid-")
-"""How the names of threads begin that end by themselves: our pool's, and asyncio's that wait for a child, until 3.12."""
+ENDING_THREADS: Final = ("toolcell-pool", "AnyIO worker thread", "waitpid-", "asyncio-waitpid-")
+"""How the names of threads begin that end by themselves: our pool's, anyio's, which end with their task, and asyncio's that
+wait for a child, until 3.12."""
 THREAD_JOIN_SECONDS: Final = 0.05
 """How long to wait for such a thread before it counts as a leftover of the call."""
+IDLE_LOOK_SECONDS: Final = 0.0002
+"""Between two looks at a thread that may still be at work."""
 
 
 class ToolLoop:
@@ -36,16 +43,23 @@ class ToolLoop:
         self._pool: _CallPool | None = None
         self._tasks_created = 0  # in this call
 
-    def complete(self, awaitable: Any) -> Any:
-        """Run an awaitable of the tool on the worker's loop in the main thread, so that an abort cancels it."""
+    def complete(self, awaitable: Any, variables: Context) -> Any:
+        """Run an awaitable of the tool on the worker's loop in the main thread, so that an abort cancels it.
+
+        Args:
+            awaitable: What the tool returned.
+            variables: The context variables of its task.
+        """
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         if self._pool is None:
             self._pool = _CallPool(thread_name_prefix="toolcell-pool")
-            self._loop.set_default_executor(self._pool)
         loop = self._loop
+        # Each of them may be another one since the last call.
+        loop.set_default_executor(self._pool)
+        loop.set_exception_handler(None)
         loop.set_task_factory(self._make_task)
-        task = loop.create_task(_await_and_stop(awaitable, loop.stop))
+        task = loop.create_task(_await_and_stop(awaitable, loop.stop), context=variables)
         # Through the loop, so that the task has started when it is cancelled, and runs its `finally`.
         self._abortable.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         try:
@@ -64,16 +78,41 @@ class ToolLoop:
         created, self._tasks_created = self._tasks_created, 0
         # The first task is the tool's own, which is done. `all_tasks` takes longer than most calls, so it is skipped.
         tasks = 0
-        if (loop := self._loop) is not None and (created > 1 or loop.get_task_factory() != self._make_task):
+        loop = self._loop
+        if loop is not None and (created > 1 or loop.get_task_factory() != self._make_task):
             tasks = len(asyncio.all_tasks(loop))
         if self._pool is not None and self._pool.used:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
-        if threading.active_count() > 1:
-            for thread in threading.enumerate():
-                if thread.name.startswith(ENDING_THREADS):
-                    thread.join(THREAD_JOIN_SECONDS)
-        return tasks + threading.active_count() - 1
+        if threading.active_count() == 1:
+            return tasks
+        if loop is not None and not tasks:  # what ends with the task is told by the loop
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+        return tasks + sum(map(_goes_on, threading.enumerate())) - 1
+
+
+def _goes_on(thread: threading.Thread) -> bool:
+    """Whether a thread does something after its call; one that waits in a `ThreadPoolExecutor` for its next work does not."""
+    if thread.name.startswith(ENDING_THREADS):
+        thread.join(THREAD_JOIN_SECONDS)
+        return thread.is_alive()
+    queue = pools._threads_queues.get(thread)  # type: ignore[attr-defined]  # pyright: ignore
+    if queue is None:
+        return True
+    # The last of its work has its result a moment before the thread waits for more.
+    deadline = time.monotonic() + THREAD_JOIN_SECONDS
+    while not (idle := _waits_for_work(thread, queue)) and time.monotonic() < deadline:
+        time.sleep(IDLE_LOOK_SECONDS)
+    return not idle
+
+
+def _waits_for_work(thread: threading.Thread, queue: Any) -> bool:
+    frame = sys._current_frames().get(thread.ident or 0)
+    if frame is None:
+        return True  # it has ended
+    # The frame of `_worker` is the innermost while its queue is waited for, in C, and has `work_item` until that is done.
+    return frame.f_code is pools._worker.__code__ and frame.f_locals.get("work_item") is None and queue.empty()  # type: ignore[attr-defined]  # pyright: ignore
 
 
 class _CallPool(ThreadPoolExecutor):

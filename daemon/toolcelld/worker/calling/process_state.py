@@ -1,0 +1,359 @@
+"""The state of a worker's process and interpreter that a call can change, and that the next call would meet.
+
+`ROWS` is the table of it, in the order in which a row is put back: each has a name, how its value is taken, and how it is put
+back. What the import of the file has left is the state that every call begins with.
+
+A row that cannot be put back with certainty is looked at before the result, because then the worker is replaced and the
+outcome has to say so. All others are put back after the result, so that the call does not wait for it.
+
+Module state is not in the table: variables and imported modules, the levels of loggers other than the root, generators of
+random numbers. It is the file's own, and `isolation` says which calls share it.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found, unused-ignore]  # signal.getsignal() makes an enum member of each result, which takes longer than all the rest
+import contextlib
+import faulthandler
+import gc
+import io
+import locale
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+__all__ = ["ROWS", "ProcessState", "Row"]
+
+STANDARD: Final = (0, 1, 2)
+TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+SIGNALS: Final = tuple(sorted(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+LIMITS: Final = (
+    resource.RLIMIT_AS,
+    resource.RLIMIT_CORE,
+    resource.RLIMIT_CPU,
+    resource.RLIMIT_DATA,
+    resource.RLIMIT_FSIZE,
+    resource.RLIMIT_NOFILE,
+    resource.RLIMIT_NPROC,
+    resource.RLIMIT_STACK,
+)
+"""Those that the calls of a tool can meet; each of the kernel's other eight would take its system call for nothing."""
+ENVIRONMENT: Final = os.environ
+_getsignal: Callable[[int], Any] = _signal.getsignal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class Row(NamedTuple):
+    """One kind of state."""
+
+    name: str
+    """As the outcome names it where it cannot be put back."""
+    take: Callable[[], Any]
+    """Returns the value; two values of the same state are equal."""
+    put_back: Callable[[Any], object] | None
+    """Sets the value again; None where nothing can."""
+    certain: bool = True
+    """Whether `put_back` always succeeds."""
+
+
+class ProcessState:
+    """The state that every call of this process begins with: as it is now."""
+
+    def __init__(self) -> None:
+        kept = [(row, row.take()) for row in ROWS]
+        self._certain = [(row.take, row.put_back, before) for row, before in kept if row.certain and row.put_back]
+        self._uncertain = [(row, before) for row, before in kept if not (row.certain and row.put_back)]
+
+    def lost(self) -> tuple[str, ...]:
+        """Put back what may not succeed; return the names of the rows that are changed for good."""
+        return tuple(row.name for row, before in self._uncertain if row.take() != before and not _succeeds(row, before))
+
+    def put_back(self) -> bool:
+        """Put back the rest; return False if that failed, and the process is not to have another call."""
+        try:
+            for take, put_back, before in self._certain:
+                if take() != before:
+                    put_back(before)
+        except Exception:  # noqa: BLE001  # a tool can have put any object there
+            return False
+        return True
+
+
+def _succeeds(row: Row, before: Any) -> bool:
+    if row.put_back is None:
+        return False
+    with contextlib.suppress(OSError, ValueError):
+        row.put_back(before)
+        return bool(row.take() == before)
+    return False
+
+
+# The process
+
+
+def _timers() -> tuple[tuple[bool, float], ...]:
+    """Whether each runs, and its interval: what remains of it is another in each look."""
+    (real, first), (virtual, second), (profile, third) = map(signal.getitimer, TIMERS)
+    return ((real > 0, first), (virtual > 0, second), (profile > 0, third))
+
+
+def _set_timers(before: tuple[tuple[bool, float], ...]) -> None:
+    for which, (running, interval) in zip(TIMERS, before, strict=True):
+        signal.setitimer(which, interval if running else 0, interval)
+
+
+def _mask() -> Any:
+    return _signal.pthread_sigmask(signal.SIG_BLOCK, ())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def _set_mask(before: Any) -> None:
+    for number in signal.sigpending() - before:
+        signal.signal(number, signal.SIG_IGN)  # drops the one that waits, which was for the call
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _dispositions() -> tuple[Any, ...]:
+    return tuple(map(_getsignal, SIGNALS))
+
+
+def _set_dispositions(before: tuple[Any, ...]) -> None:
+    for number, handler, now in zip(SIGNALS, before, _dispositions(), strict=True):
+        if handler != now:
+            signal.signal(number, handler)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it is removed
+        return ""
+
+
+def _files() -> list[Any]:
+    found: list[Any] = []
+    for number in STANDARD:
+        try:
+            status = os.fstat(number)
+            found.append((status.st_dev, status.st_ino))
+        except OSError:  # it is closed
+            found.append(None)
+    return found
+
+
+def _blocking() -> tuple[bool, bool]:
+    return os.get_blocking(1), os.get_blocking(2)
+
+
+def _set_blocking(before: tuple[bool, bool]) -> None:
+    os.set_blocking(1, before[0])
+    os.set_blocking(2, before[1])
+
+
+def _limits() -> tuple[tuple[int, int], ...]:
+    return tuple(map(resource.getrlimit, LIMITS))
+
+
+def _set_limits(before: tuple[tuple[int, int], ...]) -> None:
+    for which, limits in zip(LIMITS, before, strict=True):
+        resource.setrlimit(which, limits)
+
+
+def _priority() -> int:
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def _environment() -> tuple[bool, dict[bytes, bytes]]:
+    # Its own dictionary of bytes: decoding each variable would take fifty times as long.
+    return os.environ is ENVIRONMENT, dict(ENVIRONMENT._data)  # type: ignore[attr-defined]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType, reportAttributeAccessIssue]
+
+
+def _set_environment(before: tuple[bool, dict[bytes, bytes]]) -> None:
+    os.environ = ENVIRONMENT  # noqa: B003  # a tool can have put another object there
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in before[1].items()}
+    for name in ENVIRONMENT.keys() - variables.keys():
+        del ENVIRONMENT[name]
+    ENVIRONMENT.update(variables)
+    time.tzset()
+
+
+# The interpreter
+
+
+def _is_open(stream: Any) -> bool:
+    try:
+        return not stream.closed
+    except (AttributeError, ValueError):  # it is detached from its buffer
+        return False
+
+
+def _open_streams() -> list[bool]:
+    """Whether each is open: a closed one cannot be opened again for all that hold it."""
+    return [_is_open(sys.__stdin__), _is_open(sys.__stdout__), _is_open(sys.__stderr__)]
+
+
+def _shapes() -> list[Any]:
+    """The streams, and how they encode."""
+    return [
+        (stream, stream.encoding, stream.errors, stream.line_buffering, stream.write_through)
+        if isinstance(stream, io.TextIOWrapper) and _is_open(stream)
+        else (stream,)
+        for stream in (sys.stdin, sys.stdout, sys.stderr)
+    ]
+
+
+def _set_shapes(before: list[Any]) -> None:
+    held = {id(stream.buffer) for stream, *shape in before if shape}
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # One that a tool has laid over the same buffer would close it at its end.
+        if isinstance(stream, io.TextIOWrapper) and all(stream is not kept for kept, *_ in before):
+            with contextlib.suppress(OSError, ValueError):
+                if id(stream.buffer) in held:
+                    stream.detach()
+    (sys.stdin, *_), (sys.stdout, *_), (sys.stderr, *_) = before
+    for stream, *shape in before:
+        if shape:
+            encoding, errors, line_buffering, write_through = shape
+            stream.reconfigure(
+                encoding=encoding, errors=errors, line_buffering=line_buffering, write_through=write_through
+            )
+
+
+def _filters() -> tuple[Any, ...]:
+    return warnings.showwarning, list(warnings.filters)
+
+
+def _set_filters(before: tuple[Any, ...]) -> None:
+    logging.captureWarnings(False)
+    warnings.showwarning, filters = before
+    warnings.resetwarnings()  # tells the caches of modules; they read the list at their next warning
+    warnings.filters[:] = filters  # type: ignore[index]  # typed as a sequence
+
+
+def _root_logger() -> tuple[Any, ...]:
+    root = logging.root
+    handlers = [(handler, handler.level, handler.formatter) for handler in root.handlers]
+    return root.level, root.manager.disable, root.disabled, list(root.filters), handlers
+
+
+def _set_root_logger(before: tuple[Any, ...]) -> None:
+    root = logging.root
+    level, disable, root.disabled, root.filters[:], handlers = before
+    root.setLevel(level)
+    logging.disable(disable)
+    root.handlers[:] = [handler for handler, *_ in handlers]
+    for handler, handler_level, formatter in handlers:
+        handler.setLevel(handler_level)
+        handler.setFormatter(formatter)
+
+
+def _locale() -> str:
+    return locale.setlocale(locale.LC_ALL)
+
+
+def _set_locale(before: str) -> None:
+    locale.setlocale(locale.LC_ALL, before)
+
+
+def _places() -> tuple[Any, ...]:
+    return (
+        sys.path, list(sys.path), sys.argv, list(sys.argv), list(sys.meta_path), list(sys.path_hooks),
+    )  # fmt: skip
+
+
+def _set_places(before: tuple[Any, ...]) -> None:
+    sys.path, sys.path[:], sys.argv, sys.argv[:], sys.meta_path[:], sys.path_hooks[:] = before
+
+
+def _hooks() -> tuple[Any, ...]:
+    return (
+        sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile(),
+        sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook,
+    )  # fmt: skip
+
+
+def _set_hooks(before: tuple[Any, ...]) -> None:
+    trace, profile, of_threads, profile_of_threads, *reporting = before
+    sys.settrace(trace)
+    sys.setprofile(profile)
+    threading.settrace(of_threads)
+    threading.setprofile(profile_of_threads)
+    sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook = reporting
+
+
+def _garbage() -> tuple[Any, ...]:
+    return gc.isenabled(), gc.get_threshold(), gc.get_debug()
+
+
+def _set_garbage(before: tuple[Any, ...]) -> None:
+    enabled, threshold, debug = before
+    (gc.enable if enabled else gc.disable)()
+    gc.set_threshold(*threshold)
+    gc.set_debug(debug)
+
+
+def _bounds() -> tuple[Any, ...]:
+    return (
+        sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(),
+        socket.getdefaulttimeout(), threading.stack_size(),
+    )  # fmt: skip
+
+
+def _set_bounds(before: tuple[Any, ...]) -> None:
+    recursion, interval, digits, timeout, stack = before
+    sys.setrecursionlimit(recursion)
+    sys.setswitchinterval(interval)
+    sys.set_int_max_str_digits(digits)
+    socket.setdefaulttimeout(timeout)
+    threading.stack_size(stack)
+
+
+def _crash_reports() -> bool:
+    faulthandler.cancel_dump_traceback_later()  # it cannot be asked for
+    return faulthandler.is_enabled()
+
+
+def _set_crash_reports(before: bool) -> None:
+    if before:
+        faulthandler.enable(2)
+    else:
+        faulthandler.disable()
+
+
+
+
+ROWS: Final = (
+    Row("timers", _timers, _set_timers, certain=False),
+    Row("standard streams", _open_streams, None),
+    Row("file descriptors 0 to 2", _files, None),
+    Row("resource limits", _limits, _set_limits, certain=False),
+    Row("priority", _priority, lambda before: os.setpriority(os.PRIO_PROCESS, 0, before), certain=False),
+    Row("signal mask", _mask, _set_mask),
+    Row("signal handlers", _dispositions, _set_dispositions),
+    Row("umask", _umask, os.umask),
+    Row("directory", _directory, os.chdir),
+    Row("blocking mode of the descriptors", _blocking, _set_blocking),
+    Row("processors", lambda: os.sched_getaffinity(0), lambda before: os.sched_setaffinity(0, before)),
+    Row("environment", _environment, _set_environment),
+    Row("streams", _shapes, _set_shapes),
+    Row("locale", _locale, _set_locale),
+    Row("warning filters", _filters, _set_filters),
+    Row("root logger", _root_logger, _set_root_logger),
+    Row("module search path and arguments", _places, _set_places),
+    Row("hooks", _hooks, _set_hooks),
+    Row("garbage collection", _garbage, _set_garbage),
+    Row("limits of the interpreter", _bounds, _set_bounds),
+    Row("crash reports", _crash_reports, _set_crash_reports),
+)
