@@ -3,6 +3,9 @@
 `ROWS` is the table of it, in the order in which a row is put back: each has a name, how its value is taken, and how it is put
 back. What the import of the file has left is the state that every call begins with.
 
+To read the limits takes longer than all other rows that are looked at before the result. So the zygote forgets that it has
+imported `resource` (`warm_up`), and they are read where a tool has imported it.
+
 A row that cannot be put back with certainty is looked at before the result, because then the worker is replaced and the
 outcome has to say so. All others are put back after the result, so that the call does not wait for it.
 
@@ -34,7 +37,9 @@ __all__ = ["ROWS", "ProcessState", "Row"]
 
 STANDARD: Final = (0, 1, 2)
 TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-SIGNALS: Final = tuple(sorted(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+SIGNALS: Final = tuple(
+    sorted(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+)
 LIMITS: Final = (
     resource.RLIMIT_AS,
     resource.RLIMIT_CORE,
@@ -61,6 +66,8 @@ class Row(NamedTuple):
     """Sets the value again; None where nothing can."""
     certain: bool = True
     """Whether `put_back` always succeeds."""
+    module: str = ""
+    """It is imported where a tool can have changed it; empty where every tool can."""
 
 
 class ProcessState:
@@ -68,12 +75,20 @@ class ProcessState:
 
     def __init__(self) -> None:
         kept = [(row, row.take()) for row in ROWS]
-        self._certain = [(row.take, row.put_back, before) for row, before in kept if row.certain and row.put_back]
+        self._certain = [
+            (row.take, row.put_back, before) for row, before in kept if row.certain and row.put_back
+        ]
         self._uncertain = [(row, before) for row, before in kept if not (row.certain and row.put_back)]
 
     def lost(self) -> tuple[str, ...]:
         """Put back what may not succeed; return the names of the rows that are changed for good."""
-        return tuple(row.name for row, before in self._uncertain if row.take() != before and not _succeeds(row, before))
+        return tuple(
+            row.name
+            for row, before in self._uncertain
+            if (not row.module or row.module in sys.modules)
+            and row.take() != before
+            and not _succeeds(row, before)
+        )
 
     def put_back(self) -> bool:
         """Put back the rest; return False if that failed, and the process is not to have another call."""
@@ -332,13 +347,11 @@ def _set_crash_reports(before: bool) -> None:
         faulthandler.disable()
 
 
-
-
 ROWS: Final = (
     Row("timers", _timers, _set_timers, certain=False),
     Row("standard streams", _open_streams, None),
     Row("file descriptors 0 to 2", _files, None),
-    Row("resource limits", _limits, _set_limits, certain=False),
+    Row("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
     Row("priority", _priority, lambda before: os.setpriority(os.PRIO_PROCESS, 0, before), certain=False),
     Row("signal mask", _mask, _set_mask),
     Row("signal handlers", _dispositions, _set_dispositions),

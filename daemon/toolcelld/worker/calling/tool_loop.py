@@ -112,7 +112,9 @@ def _waits_for_work(thread: threading.Thread, queue: Any) -> bool:
     if frame is None:
         return True  # it has ended
     # The frame of `_worker` is the innermost while its queue is waited for, in C, and has `work_item` until that is done.
-    return frame.f_code is pools._worker.__code__ and frame.f_locals.get("work_item") is None and queue.empty()  # type: ignore[attr-defined]  # pyright: ignore
+    return (
+        frame.f_code is pools._worker.__code__ and frame.f_locals.get("work_item") is None and queue.empty()
+    )  # type: ignore[attr-defined]  # pyright: ignore
 
 
 class _CallPool(ThreadPoolExecutor):

@@ -12,6 +12,7 @@ import { fieldsOf } from "./failures.mjs";
 import * as leftovers from "./leftovers.mjs";
 import { importFile, imported } from "./modules.mjs";
 import { HERE } from "./place.mjs";
+import { ProcessState } from "./process_state.mjs";
 import { json, normalise, sendResult } from "./results.mjs";
 import { ToolError } from "./shims/toolcell.mjs";
 import { described, toolsOf } from "./tools.mjs";
@@ -36,7 +37,6 @@ const exit = process.exit.bind(process);
 class Worker {
     #layers;
     #packages; // the directories of packages that were installed for the file
-    #directory = "/";
     #project = "";
     #enclosure = "none";
     #tools = new Map();
@@ -45,6 +45,7 @@ class Worker {
     #loading = deferred(); // rejected when loading is aborted
     #spoiled = 0; // what went wrong outside of a call, or goes on after one
     #baseline = 0; // what the file itself has left running
+    #state; // that every call begins with
     #cpuSeconds = 0;
     #reported = new Set(); // imported files of the project
 
@@ -86,7 +87,6 @@ class Worker {
 
     #become({ directory, project, policy }) {
         this.#enclosure = policy?.enclosure ?? "none";
-        this.#directory = directory;
         this.#project = project ?? "";
         process.chdir(directory);
     }
@@ -126,6 +126,7 @@ class Worker {
             const names = helpers.slice(0, HELPERS_MAX).map((file) => file.slice(inside.length));
             await turn();
             this.#baseline = leftovers.count();
+            this.#state = new ProcessState(content.toString());
             this.#reportImports();
             const answer = describe ? described(found, names) : Buffer.from('{"tools":[],"problems":[]}');
             send({ type: "loaded", layers: this.#layers }, answer);
@@ -157,10 +158,10 @@ class Worker {
     async #run({ seq, tool: name, context }, payload) {
         const call = new Call(seq, context);
         this.#call = call;
-        const { kind, result, ran, fields } = await this.#outcome(call, this.#tools.get(name), payload);
+        const { kind, result, ran, fields = {} } = await this.#outcome(call, this.#tools.get(name), payload);
         await call.finish();
         this.#call = null;
-        if (process.cwd() !== this.#directory) process.chdir(this.#directory);
+        const lost = this.#state.lost();
         await turn();
         this.#reportImports();
         const used = process.resourceUsage();
@@ -169,7 +170,9 @@ class Worker {
         const cpu = Math.max(0, Number((cpuSeconds - this.#cpuSeconds).toFixed(6)));
         this.#cpuSeconds = cpuSeconds;
         const figures = { cpu, rss: used.maxRSS * 1024, threads };
+        if (lost.length) fields.changed = lost;
         sendResult(send, { type: "result", seq, kind, ran, ...figures, ...fields }, result);
+        if (!this.#state.putBack()) exit(0);
     }
 
     async #outcome(call, tool, payload) {

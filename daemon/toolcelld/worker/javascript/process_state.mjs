@@ -8,43 +8,60 @@ import os from "node:os";
 import { isDeepStrictEqual } from "node:util";
 
 const STANDARD = [0, 1, 2];
+const TIMERS = ["setTimeout", "setInterval", "setImmediate", "clearTimeout", "clearInterval"];
 
-/** The table; `same` compares two values where they are no plain data. */
+/** The table; `same` compares two values where they are no plain data, `prompt` rows may fail to be put back. */
 export const ROWS = [
-    { name: "file descriptors 0 to 2", take: files },
-    { name: "priority", take: () => os.getPriority(), putBack: (before) => os.setPriority(before) },
+    { name: "file descriptors 0 to 2", prompt: true, take: files },
+    { name: "priority", prompt: true, take: () => os.getPriority(), putBack: (before) => os.setPriority(before) },
     { name: "directory", take: directory, putBack: (before) => process.chdir(before) },
     { name: "umask", take: umask, putBack: (before) => process.umask(before) },
     { name: "environment", take: () => ({ ...process.env }), putBack: setEnvironment },
-    { name: "exit code", take: () => process.exitCode, putBack: (before) => (process.exitCode = before) },
+    { name: "exit code", take: () => process.exitCode ?? 0, putBack: (before) => (process.exitCode = before) },
     { name: "arguments", take: () => [...process.argv], putBack: (before) => process.argv.splice(0, Infinity, ...before) },
-    { name: "listeners", take: listeners, same: isEachSame, putBack: setListeners },
-    ...[
-        ["process", () => process, ["exit", "kill", "stdin", "stdout", "stderr", "emitWarning", "title", "env", "argv"]],
-        ["console", () => console],
-        ["standard output", () => process.stdout, ["write"]],
-        ["standard error", () => process.stderr, ["write"]],
-        ["global values", () => globalThis, ["process", "console", "fetch", "setTimeout", "setInterval", "clearTimeout", "clearInterval"]],
-        ["stack traces", () => Error, ["stackTraceLimit", "prepareStackTrace"]],
-    ].map(([name, find, names]) => propertiesOf(name, find(), names)),
+    { name: "listeners", take: listeners, same: areSame, putBack: setListeners },
+    propertiesOf("console", () => console, ["log", "info", "warn", "error", "debug", "trace", "dir", "table"]),
+    propertiesOf("process", () => process, ["exit", "kill", "emitWarning", "env", "argv"]),
+    propertiesOf("global values", () => globalThis, ["process", "console", "fetch", ...TIMERS]),
+    { name: "stack traces", take: () => [Error.stackTraceLimit, Error.prepareStackTrace], putBack: setStackTraces },
 ];
 
-export class ProcessState {
-    #kept = ROWS.map((row) => [row, row.take()]);
+// An engine takes ten milliseconds to make these two, so only a file that names them has these rows.
+const STREAMS = [
+    propertiesOf("standard streams", () => process, ["stdout", "stderr"]),
+    propertiesOf("standard output", () => process.stdout, ["write"]),
+    propertiesOf("standard error", () => process.stderr, ["write"]),
+];
 
-    /** Puts back what has changed; returns the names of the rows that are changed for good. */
+/** The state that every call begins with: as it is now. */
+export class ProcessState {
+    #kept;
+
+    /** @param source The text of the tool file. */
+    constructor(source) {
+        const rows = /\bstd(out|err)\b/.test(source) ? [...ROWS, ...STREAMS] : ROWS;
+        this.#kept = rows.map((row) => ({ row, before: row.take() }));
+    }
+
+    /** Puts back what may not succeed; returns the names of the rows that are changed for good. */
+    lost() {
+        return this.#kept.filter(({ row, before }) => row.prompt && !putBack(row, before)).map(({ row }) => row.name);
+    }
+
+    /** Puts back the rest; returns false if that failed, and the process is not to have another call. */
     putBack() {
-        const changed = ([row, before]) => !(row.same ?? isDeepStrictEqual)(row.take(), before);
-        const lost = ([row, before]) => {
-            try {
-                if (!changed([row, before])) return false;
-                row.putBack?.(before);
-                return changed([row, before]);
-            } catch {
-                return true; // a tool can have put any object there
-            }
-        };
-        return this.#kept.filter(lost).map(([row]) => row.name);
+        return this.#kept.every(({ row, before }) => row.prompt || putBack(row, before));
+    }
+}
+
+function putBack(row, before) {
+    const same = row.same ?? isDeepStrictEqual;
+    try {
+        if (same(row.take(), before)) return true;
+        row.putBack?.(before);
+        return same(row.take(), before);
+    } catch {
+        return false; // a tool can have put any object there
     }
 }
 
@@ -79,28 +96,36 @@ function setEnvironment(before) {
 }
 
 function listeners() {
-    return process.eventNames().map((event) => [event, ...process.rawListeners(event)]);
+    return new Map(process.eventNames().map((event) => [event, process.rawListeners(event)]));
+}
+
+function areSame(now, before) {
+    return now.size === before.size && [...now].every(([event, each]) => isSame(each, before.get(event)));
+}
+
+function isSame(one, other = []) {
+    return one.length === other.length && one.every((listener, at) => listener === other[at]);
 }
 
 function setListeners(before) {
-    for (const [event] of listeners()) process.removeAllListeners(event);
-    for (const [event, ...each] of before) for (const listener of each) process.on(event, listener);
+    for (const event of new Set([...process.eventNames(), ...before.keys()])) {
+        const each = before.get(event) ?? [];
+        if (isSame(process.rawListeners(event), each)) continue;
+        process.removeAllListeners(event);
+        for (const listener of each) process.on(event, listener);
+    }
 }
 
-/** Whether two lists of lists have the same members. */
-function isEachSame(one, other) {
-    return (
-        one.length === other.length &&
-        one.every((each, at) => each.length === other[at].length && each.every((value, n) => value === other[at][n]))
-    );
+function setStackTraces([limit, prepare]) {
+    Error.stackTraceLimit = limit;
+    Error.prepareStackTrace = prepare;
 }
 
 /** A row for properties of an object, which are taken without calling a getter. */
-function propertiesOf(name, object, names = Object.keys(object)) {
-    const look = () => names.map((key) => [key, Object.getOwnPropertyDescriptor(object, key)]);
+function propertiesOf(name, find, names) {
     return {
         name,
-        take: look,
+        take: () => names.map((key) => [key, Object.getOwnPropertyDescriptor(find(), key)]),
         same: (one, other) =>
             one.every(([, now], at) => {
                 const before = other[at][1];
@@ -108,8 +133,8 @@ function propertiesOf(name, object, names = Object.keys(object)) {
             }),
         putBack: (before) => {
             for (const [key, property] of before) {
-                if (property) Object.defineProperty(object, key, property);
-                else delete object[key];
+                if (property) Object.defineProperty(find(), key, property);
+                else delete find()[key];
             }
         },
     };

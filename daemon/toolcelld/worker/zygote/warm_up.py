@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from typing import Annotated
 
 from toolcell import Field, ToolContext, ToolError, tool
@@ -57,3 +58,5 @@ def warm_up() -> None:
     seccomp.warm_up()
     for apart in (False, True):
         landlock.system_rules(execute=True, apart=apart)
+    # A worker reads its limits only where a tool has imported it; our own modules keep theirs.
+    sys.modules.pop("resource", None)
