@@ -199,7 +199,9 @@ def test_each_row_of_the_table_of_scripts_is_tried() -> None:
     assert re.findall(r'(?:name: |propertiesOf\()"([^"]+)"', table) == list(OF_SCRIPT)
 
 
-@pytest.mark.parametrize("orders", [10, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "orders", [10, pytest.param(1000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+)
 async def test_an_honest_call_between_others_in_any_order_is_right(
     daemon: RunningDaemon, orders: int
 ) -> None:

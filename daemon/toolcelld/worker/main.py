@@ -286,7 +286,7 @@ class _Worker:
         for frame in Decoder().feed(call):
             message = to_worker(frame.header)
             assert isinstance(message, CallMessage)
-            list(self._run_call(message, frame.payload).frames(LOADING, Usage(0.0, 0, 0, ())))
+            list(self._run_call(message, frame.payload).frames(LOADING, Usage(0.0, 0, 0)))
         self._tools = tools
         self._cpu_seconds = time.process_time()
 

@@ -190,6 +190,18 @@ def _priority() -> int:
     return os.getpriority(os.PRIO_PROCESS, 0)
 
 
+def _set_priority(before: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, 0, before)
+
+
+def _processors() -> set[int]:
+    return os.sched_getaffinity(0)
+
+
+def _set_processors(before: set[int]) -> None:
+    os.sched_setaffinity(0, before)
+
+
 def _environment() -> tuple[bool, dict[bytes, bytes]]:
     # Its own dictionary of bytes: decoding each variable would take fifty times as long.
     return os.environ is ENVIRONMENT, dict(ENVIRONMENT._data)  # type: ignore[attr-defined]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType, reportAttributeAccessIssue]
@@ -235,7 +247,7 @@ def _set_shapes(before: list[Any]) -> None:
         # One that a tool has laid over the same buffer would close it at its end.
         if isinstance(stream, io.TextIOWrapper) and all(stream is not kept for kept, *_ in before):
             with contextlib.suppress(OSError, ValueError):
-                if id(stream.buffer) in held:
+                if id(stream.buffer) in held:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
                     stream.detach()
     (sys.stdin, *_), (sys.stdout, *_), (sys.stderr, *_) = before
     for stream, *shape in before:
@@ -352,13 +364,13 @@ ROWS: Final = (
     Row("standard streams", _open_streams, None),
     Row("file descriptors 0 to 2", _files, None),
     Row("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
-    Row("priority", _priority, lambda before: os.setpriority(os.PRIO_PROCESS, 0, before), certain=False),
+    Row("priority", _priority, _set_priority, certain=False),
     Row("signal mask", _mask, _set_mask),
     Row("signal handlers", _dispositions, _set_dispositions),
     Row("umask", _umask, os.umask),
     Row("directory", _directory, os.chdir),
     Row("blocking mode of the descriptors", _blocking, _set_blocking),
-    Row("processors", lambda: os.sched_getaffinity(0), lambda before: os.sched_setaffinity(0, before)),
+    Row("processors", _processors, _set_processors),
     Row("environment", _environment, _set_environment),
     Row("streams", _shapes, _set_shapes),
     Row("locale", _locale, _set_locale),

@@ -40,7 +40,7 @@ class Usage(NamedTuple):
     memory_peak_bytes: int
     threads: int
     """That are still running."""
-    changed: tuple[str, ...]
+    changed: tuple[str, ...] = ()
     """The state of the process that it has changed for good."""
 
 

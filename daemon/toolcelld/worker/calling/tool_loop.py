@@ -26,6 +26,9 @@ ENDING_THREADS: Final = ("toolcell-pool", "AnyIO worker thread", "waitpid-", "as
 wait for a child, until 3.12."""
 THREAD_JOIN_SECONDS: Final = 0.05
 """How long to wait for such a thread before it counts as a leftover of the call."""
+QUEUES: Final[Any] = pools._threads_queues  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage, reportUnknownMemberType]
+WORK: Final[Any] = pools._worker  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage, reportUnknownMemberType]
+"""The queue of each thread of a pool, and the function that it runs."""
 IDLE_LOOK_SECONDS: Final = 0.0002
 """Between two looks at a thread that may still be at work."""
 
@@ -43,12 +46,12 @@ class ToolLoop:
         self._pool: _CallPool | None = None
         self._tasks_created = 0  # in this call
 
-    def complete(self, awaitable: Any, variables: Context) -> Any:
+    def complete(self, awaitable: Any, variables: Context | None = None) -> Any:
         """Run an awaitable of the tool on the worker's loop in the main thread, so that an abort cancels it.
 
         Args:
             awaitable: What the tool returned.
-            variables: The context variables of its task.
+            variables: The context variables of its task; a copy of the current ones by default.
         """
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -97,7 +100,7 @@ def _goes_on(thread: threading.Thread) -> bool:
     if thread.name.startswith(ENDING_THREADS):
         thread.join(THREAD_JOIN_SECONDS)
         return thread.is_alive()
-    queue = pools._threads_queues.get(thread)  # type: ignore[attr-defined]  # pyright: ignore
+    queue = QUEUES.get(thread)
     if queue is None:
         return True
     # The last of its work has its result a moment before the thread waits for more.
@@ -108,13 +111,12 @@ def _goes_on(thread: threading.Thread) -> bool:
 
 
 def _waits_for_work(thread: threading.Thread, queue: Any) -> bool:
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage]  # there is no other way to see a thread wait
     if frame is None:
         return True  # it has ended
-    # The frame of `_worker` is the innermost while its queue is waited for, in C, and has `work_item` until that is done.
-    return (
-        frame.f_code is pools._worker.__code__ and frame.f_locals.get("work_item") is None and queue.empty()
-    )  # type: ignore[attr-defined]  # pyright: ignore
+    # The innermost frame is that of `_worker` while it waits for its queue, in C; `work_item` is set until that is done.
+    waits = frame.f_code is WORK.__code__ and frame.f_locals.get("work_item") is None
+    return waits and bool(queue.empty())
 
 
 class _CallPool(ThreadPoolExecutor):
