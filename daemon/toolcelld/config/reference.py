@@ -46,7 +46,6 @@ LIMITS: Final[Mapping[str, str]] = {
 SAME: Final = "as in `[defaults]`"
 """The meaning of a key that `[defaults]` has already: its section names it, and does not explain it again."""
 _ASKED: Final = {
-    "env": "variables of the daemon's environment that pass through; `*` and `?` are patterns",
     "network": "hosts, as `name`, `*.name` or `name:port`; `true` for all",
     "secrets": "names of `[secrets]`",
 }
@@ -72,7 +71,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "isolation": "what a call may find of earlier ones: see [state](writing-tools.md#state)",
         "output": "which part of a long output the model reads",
         "notice": "the words that say that an output was truncated",
-        "env": _ASKED["env"],
+        "env": "variables of the daemon's environment that pass through; `*` and `?` are patterns",
         "sandbox": 'or the name of a `[profile.NAME]`; "auto" is the strongest that the host provides',
         "protected": "names that are read-only in a project, beside `.git`, `.toolcell` and `.atomic`",
     },
@@ -96,6 +95,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "base": "the sandbox that the profile is made of",
         "readable": "paths that tools may read besides",
         "writable": "paths that tools may write besides",
+        "env": "names and patterns, as in `[defaults]`",
         **_ASKED,
         "programs": "whether programs may be started at all",
         "listen": "with `network = true`: whether connections may be accepted",
@@ -107,14 +107,14 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "programs": "directories in front of `PATH`",
         "runtime": "what runs TypeScript; by default the first on `PATH`, Bun before Node",
         "sandbox": "as in `[defaults]`, for its tools",
-        "env": _ASKED["env"],
+        "env": "names and patterns, as in `[defaults]`",
         "network": "the most that its files get of what they ask for: hosts, or `true` for all",
         "secrets": "the most that its files get of what they ask for: names of `[secrets]`",
         "priority": "of two tools with one name the higher is used: 4 for `project`, 2 for `user`, 1 for others",
         "pinned": "whether no source that is not pinned hides its tools",
     },
     "tool": {
-        **dict.fromkeys((*LIMITS, "isolation", "output", "notice", "sandbox"), SAME),
+        **dict.fromkeys((*LIMITS, "isolation", "output", "notice", "sandbox", "env"), SAME),
         "read_only": "whether it changes nothing; its cell may then write nothing in the project",
         "destructive": "whether it may delete or overwrite, for agents that show it",
         "idempotent": "whether calling it twice does as much as once, for agents that show it",
