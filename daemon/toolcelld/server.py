@@ -133,7 +133,7 @@ async def _serve(
     """Bind, serve until the daemon is to stop, then drain."""
     async with daemon.opened():
         server = grpc.aio.server(interceptors=[access, Parser()], options=SERVER_OPTIONS)
-        health = _Health()
+        health = _HealthService()
         toolcell_pb2_grpc.add_ToolCellServicer_to_server(
             ToolCell(daemon.services, daemon.sessions, access), server
         )
@@ -160,7 +160,7 @@ async def _serve(
     daemon.fire(DaemonEvent.GONE)
 
 
-class _Health(health_pb2_grpc.HealthServicer):
+class _HealthService(health_pb2_grpc.HealthServicer):
     """The standard health service. grpc's own for servers with threads has each watcher take a thread of the daemon's pool
     for as long as it watches, and its own for asyncio keeps a lock while it writes to a watcher, who need not read."""
 

@@ -17,6 +17,5 @@ def test_no_snippet_of_an_agent_has_a_type_error(tmp_path: Path) -> None:
         "docs/agents/claude.md",
         "docs/agents/copilot.md",
         "docs/agents/opencode.md",
-        "docs/first-hour.md",
     }
     assert type_errors(snippets, tmp_path) == []

@@ -264,13 +264,13 @@ def _hosts(person: Newcomer, wheel: Path) -> None:
 
 def _sdks(person: Newcomer, wheel: Path) -> None:
     person.says(
-        "## In an application of your own", "", "The adapters are extras.", "What each gives to its agent:"
+        "## In an application of your own",
+        "",
+        "The adapters are extras; the pages of [Claude](agents/claude.md) and [Copilot](agents/copilot.md) have a program each.",
     )
     person.types(f"pip install --quiet '../{wheel.name}[claude,copilot,opencode]'", quiet=True)
-    person.writes("with_claude.py", CLAUDE)
-    assert person.types("python with_claude.py") == "mcp__toolcell"
-    person.writes("with_copilot.py", COPILOT)
-    assert person.types("python with_copilot.py").split()[0] == "duration"
+    assert person.run_python(CLAUDE) == "mcp__toolcell\n"
+    assert person.run_python(COPILOT).split()[0] == "duration"
     person.says("OpenCode loads a plugin, which the wheel has.")
     person.types("toolcell opencode install")
     plugin = person.run_python("from toolcell.adapters.opencode import plugin_path; print(plugin_path())")

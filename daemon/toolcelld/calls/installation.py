@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, Listener, run_in
+from toolcelld.calls.functions.hook_run import FunctionListener, HookFailed, HookRefused, run_in
 from toolcelld.calls.request import Request
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.tmpdir import remove_tree
@@ -87,7 +87,7 @@ CERTIFICATES: Final = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
 CONTEXT: Final = Request("", "install", b"").context("", "", "")
 
 
-class _Refusals(Listener):
+class _Refusals(FunctionListener):
     """A listener that keeps which hosts the program asked for and may not reach."""
 
     def __init__(self, sequence: int) -> None:

@@ -48,7 +48,7 @@ AT_ONCE: Final = frozenset({"memory", "processes"})
 
 
 @dataclass(slots=True, eq=False)
-class _Watch:
+class _Monitored:
     """One monitored call."""
 
     run: Run
@@ -77,7 +77,7 @@ class LimitMonitor:
         self._loop = asyncio.get_running_loop()
         # The mutable state: whether a look is to come, and what is known from those before.
         self.timer: asyncio.TimerHandle | None = None
-        self._watched: dict[Run, _Watch] = {}
+        self._watched: dict[Run, _Monitored] = {}
         self._loading: set[Worker] = set()
 
     @property
@@ -154,7 +154,7 @@ class LimitMonitor:
             return  # it has ended while its memory was read
         watch = self._watched.get(run)
         if watch is None:
-            watch = self._watched[run] = _Watch(run, usage.cpu_seconds)
+            watch = self._watched[run] = _Monitored(run, usage.cpu_seconds)
         used = usage.cpu_seconds - watch.cpu_before_seconds
         if crossed := crossing(limits, usage, used, time.time() - run.begun_at):
             _halt(run.worker.cell, crossed, usage)

@@ -49,7 +49,7 @@ SERVICES_SHOWN_MAX: Final = 16
 _Remembered: TypeAlias = "frozenset[tuple[str, str, str]]"
 
 
-class _Open(NamedTuple):
+class _OpenQuestion(NamedTuple):
     event: events.Asked | events.Requested
     clock: asyncio.TimerHandle
     remembered: _Remembered
@@ -85,7 +85,7 @@ class Questions:
         self._expired = expired
         self._seconds_max = session.services.config.max.timeout_seconds
         self._time = PausableTimer(self._seconds_max, self._time_is_over)
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenQuestion] = {}
         self._numbered = 0  # the highest number that the tool used
         self._asked = 0  # the highest number that was sent to the client
         self._loop = asyncio.get_running_loop()
@@ -143,7 +143,7 @@ class Questions:
         clock = self._loop.call_later(
             seconds, self._give_up, event.ask_id, f"no answer within {seconds:.0f} s"
         )
-        self._open[event.ask_id] = _Open(event, clock, remembered)
+        self._open[event.ask_id] = _OpenQuestion(event, clock, remembered)
         self._time.run()
         self._asked = event.ask_id
         self._changed()
@@ -229,7 +229,7 @@ class Questions:
         if ask_id in self._open:
             self._say_no(self._take(ask_id).event, message)
 
-    def _take(self, ask_id: int) -> _Open:
+    def _take(self, ask_id: int) -> _OpenQuestion:
         opened = self._open.pop(ask_id)
         opened.clock.cancel()
         if not self._open:

@@ -72,7 +72,7 @@ OVER: Final = "the call has ended"
 
 
 class Run:
-    """A call that a worker has: the `Listener` of the worker, and the evidence of which the outcome is judged.
+    """A call that a worker has: the `CallListener` of the worker, and the evidence of which the outcome is judged.
 
     Args:
         call: the call, which waits.

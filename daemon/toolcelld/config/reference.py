@@ -43,8 +43,9 @@ LIMITS: Final[Mapping[str, str]] = {
     "output_lines": "lines that the model reads; the rest is kept",
     "output_bytes": "bytes that the model reads; the rest is kept",
 }
+SAME: Final = "as in `[defaults]`"
+"""The meaning of a key that `[defaults]` has already: its section names it, and does not explain it again."""
 _ASKED: Final = {
-    "env": "variables of the daemon's environment that pass through; `*` and `?` are patterns",
     "network": "hosts, as `name`, `*.name` or `name:port`; `true` for all",
     "secrets": "names of `[secrets]`",
 }
@@ -70,11 +71,11 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "isolation": "what a call may find of earlier ones: see [state](writing-tools.md#state)",
         "output": "which part of a long output the model reads",
         "notice": "the words that say that an output was truncated",
-        "env": _ASKED["env"],
+        "env": "variables of the daemon's environment that pass through; `*` and `?` are patterns",
         "sandbox": 'or the name of a `[profile.NAME]`; "auto" is the strongest that the host provides',
         "protected": "names that are read-only in a project, beside `.git`, `.toolcell` and `.atomic`",
     },
-    "max": LIMITS,
+    "max": dict.fromkeys(LIMITS, SAME),
     "spill": {
         "bytes_per_call": "what is kept of the outputs of one call",
         "quota": "what is kept of all calls together; the oldest is removed first",
@@ -94,6 +95,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "base": "the sandbox that the profile is made of",
         "readable": "paths that tools may read besides",
         "writable": "paths that tools may write besides",
+        "env": "names and patterns, as in `[defaults]`",
         **_ASKED,
         "programs": "whether programs may be started at all",
         "listen": "with `network = true`: whether connections may be accepted",
@@ -105,21 +107,17 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "programs": "directories in front of `PATH`",
         "runtime": "what runs TypeScript; by default the first on `PATH`, Bun before Node",
         "sandbox": "as in `[defaults]`, for its tools",
-        "env": _ASKED["env"],
+        "env": "names and patterns, as in `[defaults]`",
         "network": "the most that its files get of what they ask for: hosts, or `true` for all",
         "secrets": "the most that its files get of what they ask for: names of `[secrets]`",
         "priority": "of two tools with one name the higher is used: 4 for `project`, 2 for `user`, 1 for others",
         "pinned": "whether no source that is not pinned hides its tools",
     },
     "tool": {
-        **LIMITS,
-        "isolation": "as in `[defaults]`",
-        "output": "as in `[defaults]`",
-        "notice": "as in `[defaults]`",
+        **dict.fromkeys((*LIMITS, "isolation", "output", "notice", "sandbox", "env"), SAME),
         "read_only": "whether it changes nothing; its cell may then write nothing in the project",
         "destructive": "whether it may delete or overwrite, for agents that show it",
         "idempotent": "whether calling it twice does as much as once, for agents that show it",
-        "sandbox": "as in `[defaults]`",
         **_ASKED,
         "concurrency": "calls at once, of all sessions together; the rest wait, up to `queue`",
         "enabled": "whether it is offered and may be called",
@@ -225,13 +223,25 @@ def _default_of(name: str, field: FieldInfo, *, says_nothing: bool) -> str:
     return f"`{json.dumps(value)}`"
 
 
-def _rows(name: str, section: type[Section]) -> Iterator[str]:
+def _described(name: str, section: type[Section]) -> Iterator[str]:
+    """Yield the lines about the keys of a section: those of `[defaults]` with their defaults alone, the others in full."""
     hints = get_type_hints(section, include_extras=True)
-    meanings = MEANINGS[name]
-    for key, (field_name, field) in keys_of(section).items():
-        shown = _default_of(field_name, field, says_nothing=name in {"tool", "source"})
-        words = _type_of(hints[field_name], key)
-        yield f"| `{key}` | {words} | {shown} | {meanings[key]} |"
+    keys, meanings = keys_of(section), MEANINGS[name]
+    shown = {
+        key: _default_of(field_name, field, says_nothing=name in {"tool", "source"})
+        for key, (field_name, field) in keys.items()
+    }
+    if all(meaning == SAME for meaning in meanings.values()):
+        yield "| Key | Default |\n|---|---|"
+        yield from (f"| `{key}` | {default} |" for key, default in shown.items())
+        return
+    same = [f"`{key}`" for key in keys if meanings[key] == SAME]
+    if same:
+        yield f"{', '.join(same)}: {SAME}, without a default.\n"
+    yield "| Key | Type | Default | Meaning |\n|---|---|---|---|"
+    for key, (field_name, _) in keys.items():
+        if meanings[key] != SAME:
+            yield f"| `{key}` | {_type_of(hints[field_name], key)} | {shown[key]} | {meanings[key]} |"
 
 
 def reference() -> str:
@@ -242,7 +252,8 @@ def reference() -> str:
         said = (section.__doc__ or "").partition("]: ")[2] or (section.__doc__ or "").partition("NAME: ")[2]
         parts.append(
             f"## `{TITLES[name]}`\n\n{said[:1].upper()}{said[1:]}\n\n"
-            "| Key | Type | Default | Meaning |\n|---|---|---|---|\n" + "\n".join(_rows(name, section)) + "\n"
+            + "\n".join(_described(name, section))
+            + "\n"
         )
     return "\n".join(parts)
 

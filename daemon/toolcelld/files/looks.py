@@ -29,7 +29,7 @@ PROMPT_SECONDS: Final = 0.02
 THREADS: Final = PROMPT_MAX + SLOW_MAX
 
 
-class _Places:
+class _Turns:
     """Who has a prompt place and who a slow one, and who waits for either, in order."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class _Places:
 
 
 _threads: Final = ThreadPoolExecutor(THREADS, "look")
-_places: Final = _Places()
+_places: Final = _Turns()
 _turns: Final[WeakValueDictionary[str, asyncio.Lock]] = WeakValueDictionary()
 """Of the directories that are being looked at."""
 

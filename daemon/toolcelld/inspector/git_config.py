@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["Entry", "Naming", "named", "parse"]
+__all__ = ["GitSetting", "Naming", "named", "parse"]
 
 SETTINGS_MAX: Final = 10_000
 """Of one file, and of what they name."""
@@ -51,7 +51,7 @@ Naming: TypeAlias = Literal["include", "path", "command", "submodule"]
 the worktree; as a word of a command, which may be a program or an argument; as the place of a submodule."""
 
 
-class Entry(NamedTuple):
+class GitSetting(NamedTuple):
     """A setting."""
 
     section: str  # in lower case, and without its subsection
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
         return f"{self.section}.{self.key}"
 
 
-def parse(text: str) -> Iterator[Entry]:
+def parse(text: str) -> Iterator[GitSetting]:
     """Yield the settings of a configuration file, in their order."""
     position, section = 0, ""
     while (position := _end(_BLANK, text, position)) < len(text):
@@ -75,7 +75,7 @@ def parse(text: str) -> Iterator[Entry]:
             position = found.end()
         elif found := _KEY.match(text, position):
             value, position = _value(text, found.end()) if found[2] else ("true", found.end())
-            yield Entry(section, found[1].lower(), value)
+            yield GitSetting(section, found[1].lower(), value)
         else:
             position = _end(_REST, text, position)
 

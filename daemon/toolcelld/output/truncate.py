@@ -49,7 +49,7 @@ class Truncated:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _End:
     """One end of an output, cut to its share; `by_lines` if the byte limit did not cut more."""
 
     data: bytes
@@ -202,7 +202,7 @@ def _shares(keep: Keep, amount: int) -> tuple[int, int]:
             return amount - amount // 2, amount // 2
 
 
-def _beginning(valid: bytes, lines: int, size: int) -> _Part:
+def _beginning(valid: bytes, lines: int, size: int) -> _End:
     """Return the first lines, without the last one's newline, in at most `size` bytes of complete characters."""
     end, by_lines = len(valid), not lines
     if not lines:
@@ -214,10 +214,10 @@ def _beginning(valid: bytes, lines: int, size: int) -> _Part:
         while end and _is_continuation(valid[end]):
             end -= 1
     data = valid[:end]
-    return _Part(data, lines if by_lines else _count_lines(data), by_lines)
+    return _End(data, lines if by_lines else _count_lines(data), by_lines)
 
 
-def _ending(valid: bytes, lines: int, size: int) -> _Part:
+def _ending(valid: bytes, lines: int, size: int) -> _End:
     """Return the last lines, in at most `size` bytes of complete characters."""
     body = valid.removesuffix(b"\n")
     start, by_lines = 0, not lines
@@ -230,7 +230,7 @@ def _ending(valid: bytes, lines: int, size: int) -> _Part:
         while start < len(valid) and _is_continuation(valid[start]):
             start += 1
     data = valid[start:]
-    return _Part(data, lines if by_lines else _count_lines(data), by_lines)
+    return _End(data, lines if by_lines else _count_lines(data), by_lines)
 
 
 def _from_a_character(data: bytearray) -> bytearray:

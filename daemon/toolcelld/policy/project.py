@@ -122,7 +122,7 @@ def find_project(
                     repository = common_directory(root, home, safe)
             break
     faults = (step.fault_within if is_below(step.path, root) else step.fault_above for step in chain)
-    finder = _Finder(root, names, home)
+    finder = _PlaceFinder(root, names, home)
     finder.hold(root)
     for step in chain:
         if is_below(step.path, root):
@@ -183,7 +183,7 @@ def _status(path: str) -> os.stat_result | None:
 # What stays as it is
 
 
-class _Finder:
+class _PlaceFinder:
     """Collects the places of a project."""
 
     def __init__(self, root: str, names: Sequence[str], home: str) -> None:

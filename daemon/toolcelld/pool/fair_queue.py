@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-__all__ = ["FairQueue", "Offer", "Places"]
+__all__ = ["FairQueue", "Placed", "Places"]
 
 L = TypeVar("L", bound=Hashable)
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Places:
             self.row.fit(self.free)
 
 
-class Offer(NamedTuple, Generic[T]):
+class Placed(NamedTuple, Generic[T]):
     """An item that has a place of its owner; ordered as offers are to be served."""
 
     round: int
@@ -77,7 +77,7 @@ class _Row(Generic[L, T]):
     def __init__(self, queue: FairQueue[L, T], owner: Places) -> None:
         self._queue = queue
         self._owner = owner
-        self.offered: OrderedDict[T, tuple[L, Offer[T]]] = OrderedDict()
+        self.offered: OrderedDict[T, tuple[L, Placed[T]]] = OrderedDict()
         self.pending: OrderedDict[T, tuple[L, int]] = OrderedDict()
 
     def fit(self, free: int) -> None:
@@ -110,7 +110,7 @@ class FairQueue(Generic[L, T]):
     def __init__(self) -> None:
         # The mutable state: the owners that have items, the offers by lane, and the current round.
         self._owners: dict[Places, _Row[L, T]] = {}
-        self._lanes: dict[L, list[Offer[T]]] = {}
+        self._lanes: dict[L, list[Placed[T]]] = {}
         self._round = 1
         self._added = 0
         self.count = 0
@@ -119,7 +119,7 @@ class FairQueue(Generic[L, T]):
         """How many items `__iter__` has."""
 
     @property
-    def lanes(self) -> Mapping[L, Sequence[Offer[T]]]:
+    def lanes(self) -> Mapping[L, Sequence[Placed[T]]]:
         """The offers of each lane that has some, in the order of serving."""
         return self._lanes
 
@@ -171,16 +171,16 @@ class FairQueue(Generic[L, T]):
 
     # Called by the rows
 
-    def offer(self, owner: Places, lane: L, earliest: int, number: int, item: T) -> Offer[T]:
+    def offer(self, owner: Places, lane: L, earliest: int, number: int, item: T) -> Placed[T]:
         """Put an item into its lane, in its owner's next round or in the current one if that is later."""
         if not owner.rank or earliest < self._round:
             owner.rank = number
-        offer = Offer(max(self._round, earliest), owner.rank, number, item)
+        offer = Placed(max(self._round, earliest), owner.rank, number, item)
         insort(self._lanes.setdefault(lane, []), offer)
         self.offered += 1
         return offer
 
-    def recall(self, lane: L, offer: Offer[T]) -> None:
+    def recall(self, lane: L, offer: Placed[T]) -> None:
         """Take an item out of its lane."""
         offers = self._lanes[lane]
         del offers[bisect_left(offers, offer)]

@@ -1,7 +1,7 @@
 """The daemon's side of a worker: a cell that has loaded one tool file and runs one call at a time.
 
 While the file is loaded, the worker's frames and output go to a `Startup`. The worker is IDLE when it has confirmed
-that the file is loaded. While it has a call, its frames and output go only to that call's `Listener`.
+that the file is loaded. While it has a call, its frames and output go only to that call's `CallListener`.
 
 Every step of its life can be interrupted by its end, so they are all here.
 """
@@ -44,7 +44,7 @@ from toolcelld.protocol.messages import (
 if TYPE_CHECKING:
     from toolcelld.pool.idle import Row
 
-__all__ = ["Listener", "Worker"]
+__all__ = ["CallListener", "Worker"]
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ STAGES: Final[Mapping[type[Exception], str]] = {
 """What can fail before there is a cell, and the stage of the start that this is."""
 
 
-class Listener(Protocol):
+class CallListener(Protocol):
     """The callbacks of a worker to its call. They are called on the loop and must not block."""
 
     def on_frame(self, frame: Frame) -> None:
@@ -123,7 +123,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self.description: Description | None = None
         self.printed = b""  # while the file was loaded
         self._cell: Cell | None = None  # until it is started; then `cell`
-        self.listener: Listener | None = None  # receives the frames of its call
+        self.listener: CallListener | None = None  # receives the frames of its call
         self.row: Row | None = None  # of the pool that has it
         self._startup: Startup | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
@@ -295,7 +295,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
 
     # Calling
 
-    def begin(self, tool: str, arguments: bytes, context: CallContext, listener: Listener) -> int:
+    def begin(self, tool: str, arguments: bytes, context: CallContext, listener: CallListener) -> int:
         """Send a call to the worker.
 
         Args:

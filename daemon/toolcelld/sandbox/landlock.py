@@ -29,7 +29,7 @@ from toolcelld import linux
 from toolcelld.files.paths import Place, is_below, is_below_any, open_place
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["Domain", "Rule", "domain", "enter", "system_rules"]
+__all__ = ["Domain", "PathRule", "domain", "enter", "system_rules"]
 
 # <linux/landlock.h>: rights on files, by the version that brought them
 EXECUTE: Final = 1 << 0
@@ -104,7 +104,7 @@ UNREACHABLE: Final = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PathRule:
     """Rights on a path and on everything below it."""
 
     path: str
@@ -117,20 +117,20 @@ class Rule:
 class Domain:
     """The rights of a cell; everything else is refused as far as the kernel supports it."""
 
-    rules: Sequence[Rule]
+    rules: Sequence[PathRule]
     connect: bool  # whether it may connect to every TCP port
     bind: bool  # whether it may take every TCP port
 
     def with_processes(self) -> Domain:
         """Return the domain that may read all of /proc, for a guard, which reads what its callers pass."""
-        return replace(self, rules=(*self.rules, Rule("/proc", READ)))
+        return replace(self, rules=(*self.rules, PathRule("/proc", READ)))
 
     def guarded(self, directory: str) -> tuple[Domain, tuple[str, ...]]:
         """Return the domain that may neither create nor write in a directory, and all places where it no longer may.
 
         Rights on a place hold for all that is below it, so they are taken from what is above the directory, too.
         """
-        rules: list[Rule] = []
+        rules: list[PathRule] = []
         taken = [directory]
         for rule in self.rules:
             place = os.path.realpath(rule.path) if rule.place is None and rule.rights & MAKE else rule.path
@@ -148,14 +148,14 @@ def domain(policy: SandboxPolicy, needed: Iterable[str], tmpdir: str) -> Domain:
     apart = policy.enclosure == "strict"
     rules = [*system_rules(execute=policy.execute, apart=apart)]
     found = {place.path: place for place in policy.found}
-    rules += [Rule(path, run, found.get(path)) for path in dict.fromkeys([*needed, *policy.readable])]
-    rules += [Rule(path, run | WRITE, found.get(path)) for path in policy.writable]
+    rules += [PathRule(path, run, found.get(path)) for path in dict.fromkeys([*needed, *policy.readable])]
+    rules += [PathRule(path, run | WRITE, found.get(path)) for path in policy.writable]
     if tmpdir:
-        rules.append(Rule(tmpdir, run | WRITE))
+        rules.append(PathRule(tmpdir, run | WRITE))
     if apart:
-        rules.append(Rule(SHARED_MEMORY, READ | WRITE))
+        rules.append(PathRule(SHARED_MEMORY, READ | WRITE))
     if policy.network == "proxy":  # its own, which exist only after the mounts
-        rules += [Rule(RESOLVER, READ), Rule(HOSTS, READ)]
+        rules += [PathRule(RESOLVER, READ), PathRule(HOSTS, READ)]
     if policy.network == "open":
         return Domain(rules, connect=True, bind=policy.listen)
     # A strict cell has its own network namespace, whose loopback serves only the cell and its daemon.
@@ -163,20 +163,20 @@ def domain(policy: SandboxPolicy, needed: Iterable[str], tmpdir: str) -> Domain:
 
 
 @functools.cache
-def system_rules(*, execute: bool, apart: bool) -> tuple[Rule, ...]:
+def system_rules(*, execute: bool, apart: bool) -> tuple[PathRule, ...]:
     """Return the rules common to all cells of a kind. Cached, so that a zygote checks once which paths exist."""
     etc = ETC_OF_ROOT if os.geteuid() == 0 else (ETC,)
     proc = ("/proc",) if apart else OWN_PROC
     rules = [
-        *(Rule(path, READ | EXECUTE if execute else READ) for path in PROGRAMS),
-        *(Rule(path, READ) for path in (*etc, RESOLVER, *proc, *MACHINE)),
-        *(Rule(path, DEVICE) for path in DEVICES),
-        Rule(TERMINAL, READ_FILE | WRITE_FILE),
+        *(PathRule(path, READ | EXECUTE if execute else READ) for path in PROGRAMS),
+        *(PathRule(path, READ) for path in (*etc, RESOLVER, *proc, *MACHINE)),
+        *(PathRule(path, DEVICE) for path in DEVICES),
+        PathRule(TERMINAL, READ_FILE | WRITE_FILE),
     ]
     return tuple(_without_repetition(rule for rule in rules if os.path.exists(rule.path)))
 
 
-def _without_repetition(rules: Iterable[Rule]) -> Iterator[Rule]:
+def _without_repetition(rules: Iterable[PathRule]) -> Iterator[PathRule]:
     """Drop rules whose resolved path is below that of an earlier rule; /bin is usually a link into /usr."""
     seen: list[str] = []
     for rule in rules:
@@ -224,7 +224,7 @@ def _known(abi: int) -> int:
     return ~sum(right for since, right in unknown.items() if abi < since)
 
 
-def _grant(ruleset: int, rule: Rule, handled: int) -> None:
+def _grant(ruleset: int, rule: PathRule, handled: int) -> None:
     try:
         place = os.open(rule.path, os.O_PATH | os.O_CLOEXEC) if rule.place is None else open_place(rule.place)
     except OSError as error:

@@ -49,7 +49,7 @@ from toolcelld.files.paths import is_below
 from toolcelld.sandbox import landlock, namespaces, own_network
 from toolcelld.sandbox.guard.names import Names, Protected
 from toolcelld.sandbox.guard.operations import Operations
-from toolcelld.sandbox.guard.process import Asking, stand_guard
+from toolcelld.sandbox.guard.process import AskingFilter, stand_guard
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Enclosure, PythonSetup, SandboxPolicy
 from toolcelld.sandbox.system_calls import denied_syscalls, seccomp
 
@@ -166,7 +166,7 @@ class Plan:
     fork_hooks: Sequence[ForkHooks] = ()
     """What imported modules have to do after a fork. Only the worker runs it: the locks and random numbers of the keeper
     and of init are not used, and the hooks of the standard library write to 200 pages that are shared until then."""
-    asking: Asking | None = None
+    asking: AskingFilter | None = None
     """The worker's side of its guard; None without one."""
     only_hold: Sequence[str] = ()
     """Mounts of a strict cell in which nothing is written once its view is complete."""

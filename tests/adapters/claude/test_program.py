@@ -18,7 +18,7 @@ from tests.adapters.claude.test_claude import SECONDS_MAX, appears, gone, proces
 from tests.adapters.script import Turn
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.claude.program import MARK, Connection, Programs
+from toolcell.adapters.claude.program import MARK, ConnectedPrograms, Connection
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +98,7 @@ async def finished(connection: Connection) -> None:
 
 
 async def test_of_two_that_were_started_at_once_both_must_have_ended() -> None:
-    async with sleeper() as one, sleeper() as other, Programs().connection(None) as connection:
+    async with sleeper() as one, sleeper() as other, ConnectedPrograms().connection(None) as connection:
         one.kill()
         await one.wait()
         assert not connection.ended.done()
@@ -107,7 +107,7 @@ async def test_of_two_that_were_started_at_once_both_must_have_ended() -> None:
 
 
 async def test_a_program_that_has_a_connection_is_not_the_one_behind_another() -> None:
-    programs = Programs()
+    programs = ConnectedPrograms()
     async with (
         sleeper() as one,
         programs.connection(None) as connection,
@@ -122,7 +122,7 @@ async def test_a_program_that_has_a_connection_is_not_the_one_behind_another() -
 
 
 async def test_other_children_are_passed_over_and_without_a_program_nothing_ends() -> None:
-    async with sleeper(b"OTHER=") as other, Programs().connection(None) as connection:
+    async with sleeper(b"OTHER=") as other, ConnectedPrograms().connection(None) as connection:
         other.kill()
         await other.wait()
         await asyncio.sleep(0)
@@ -138,5 +138,5 @@ async def test_a_program_that_ended_while_it_was_looked_for_has_ended(
     async with sleeper():
         with monkeypatch.context() as patched:
             patched.setattr(os, "pidfd_open", reaped)
-            async with Programs().connection(None) as connection:
+            async with ConnectedPrograms().connection(None) as connection:
                 await finished(connection)

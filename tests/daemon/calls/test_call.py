@@ -25,7 +25,7 @@ from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import Places
 from toolcelld.pool.idle import Row
 from toolcelld.pool.pool import Lease, Pool
-from toolcelld.pool.worker import Listener, Worker
+from toolcelld.pool.worker import CallListener, Worker
 from toolcelld.protocol.messages import CallContext
 from toolcelld.sandbox.policy import OPEN, CellLimits
 
@@ -152,7 +152,7 @@ class BrokenWorker:
         self.cell = self
         self.over = False
 
-    def begin(self, tool: str, arguments: bytes, context: CallContext, listener: Listener) -> int:
+    def begin(self, tool: str, arguments: bytes, context: CallContext, listener: CallListener) -> int:
         raise RuntimeError("a bug")
 
     def end(self) -> None:

@@ -24,6 +24,18 @@ def test_every_key_has_a_meaning_and_no_other(name: str) -> None:
     assert name in TITLES
 
 
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_section_of_a_key_names_it_once(name: str) -> None:
+    section = PAGE.read_text().split(f"## `{TITLES[name]}`\n")[1].split("\n## ")[0]
+    named = [
+        key
+        for line in section.splitlines()
+        if line.startswith(("| `", "`"))
+        for key in re.findall(r"`(\w+)`", line.split(" | ")[0])
+    ]
+    assert sorted(named) == sorted(keys_of(SECTIONS[name]))
+
+
 def test_a_default_can_be_written_as_it_is_shown() -> None:
     section = PAGE.read_text().split("## `[defaults]`")[1].split("## ")[0]
     shown = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| `([^`]+)`", section, re.MULTILINE))

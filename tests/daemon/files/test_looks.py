@@ -85,7 +85,7 @@ async def test_looks_that_are_given_up_while_they_wait_take_no_place() -> None:
 
 
 async def test_a_place_that_is_given_to_a_look_as_it_is_given_up_goes_to_the_next() -> None:
-    places = looks._Places()  # pyright: ignore[reportPrivateUsage]
+    places = looks._Turns()  # pyright: ignore[reportPrivateUsage]
     for _ in range(PROMPT_MAX):
         await places.take()
     given_up, following = asyncio.create_task(places.take()), asyncio.create_task(places.take())

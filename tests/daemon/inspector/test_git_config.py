@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolcelld.inspector.git_config import Entry, parse
+from toolcelld.inspector.git_config import GitSetting, parse
 from toolcelld.policy.repository import Allowance, named_by, submodules
 
 PIECES = st.sampled_from(
@@ -19,7 +19,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-def read_by_git(text: str, tmp_path: Path) -> list[Entry] | None:
+def read_by_git(text: str, tmp_path: Path) -> list[GitSetting] | None:
     """What git reads; None where it refuses the file."""
     file = tmp_path / "config"
     file.write_text(text)
@@ -27,12 +27,12 @@ def read_by_git(text: str, tmp_path: Path) -> list[Entry] | None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:
         return None
-    entries: list[Entry] = []
+    entries: list[GitSetting] = []
     for one in filter(None, done.stdout.split("\0")):
         name, _, value = one.partition("\n")
         section, _, rest = name.partition(".")
         entries.append(
-            Entry(section.lower(), rest.rpartition(".")[2].lower(), value if "\n" in one else "true")
+            GitSetting(section.lower(), rest.rpartition(".")[2].lower(), value if "\n" in one else "true")
         )
     return entries
 
@@ -51,7 +51,7 @@ def read_by_git(text: str, tmp_path: Path) -> list[Entry] | None:
     ],
 )
 def test_a_value_is_what_git_makes_of_it(text: str, value: str, tmp_path: Path) -> None:
-    assert [*parse(text)] == [Entry("core", "hookspath", value)] == read_by_git(text, tmp_path)
+    assert [*parse(text)] == [GitSetting("core", "hookspath", value)] == read_by_git(text, tmp_path)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)

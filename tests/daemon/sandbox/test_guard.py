@@ -19,7 +19,7 @@ from toolcelld import linux
 from toolcelld.sandbox.guard.names import Names, Protected, protected_name
 from toolcelld.sandbox.guard.operations import Operations
 from toolcelld.sandbox.guard.process import CALLS, stand_guard
-from toolcelld.sandbox.guard.questions import ALWAYS, OPENS, Signals, program
+from toolcelld.sandbox.guard.questions import ALWAYS, OPENS, SignalWait, program
 from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
@@ -149,7 +149,7 @@ def test_a_signal_that_comes_before_a_wait_ends_it() -> None:
     def waits() -> tuple[int, list[int]]:
         handled: list[int] = []
         signal.signal(signal.SIGUSR1, lambda number, _: handled.append(number))
-        signals = Signals()
+        signals = SignalWait()
         os.kill(os.getpid(), signal.SIGUSR1)
         return signals.wait(), handled
 

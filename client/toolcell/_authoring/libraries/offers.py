@@ -44,7 +44,7 @@ class Offer:
     ignored: Sequence[str] = ()
 
 
-class Reader(Protocol):
+class LibraryReader(Protocol):
     """A module of this package that reads the objects of one library."""
 
     def read(self, objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
@@ -84,7 +84,7 @@ def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
         ):
             found.setdefault(reader, {})[name] = value
     for reader, objects in found.items():
-        known = cast("Reader", importlib.import_module(f"{__package__}.{reader}"))
+        known = cast("LibraryReader", importlib.import_module(f"{__package__}.{reader}"))
         yield from known.read(objects, module)
 
 

@@ -26,7 +26,7 @@ from toolcell.client.forms import QUESTION
 
 from .callers import Callers
 from .convert import OUTPUT_BYTES, result_of, tool_of
-from .program import Connection, Programs
+from .program import ConnectedPrograms, Connection
 from .sub_sessions import ClaudeSubSessions
 
 __all__ = ["SERVER", "ClaudeAdapter"]
@@ -63,7 +63,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         self._server: Server[Connection] = Server(
             SERVER,
             version=VERSION,
-            lifespan=Programs().connection,
+            lifespan=ConnectedPrograms().connection,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
         )

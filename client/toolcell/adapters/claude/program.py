@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from toolcell.adapters.pinned import PinnedDefinitions
 
-__all__ = ["Connection", "Programs"]
+__all__ = ["ConnectedPrograms", "Connection"]
 
 MARK = b"CLAUDE_AGENT_SDK_VERSION="
 """The SDK puts it into the environment of each program that it starts."""
@@ -30,7 +30,7 @@ class Connection:
     pinned: PinnedDefinitions = field(default_factory=PinnedDefinitions)
 
 
-class Programs:
+class ConnectedPrograms:
     """The programs of this process that have a server's connection."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ class _Documented(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class _Request(BaseModel):
+class _RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -127,7 +127,7 @@ class Reloaded(_Documented):
     errors: list[ToolError]
 
 
-class SessionRequest(_Request):
+class SessionRequest(_RequestBody):
     """Which tools a session sees."""
 
     allow: Annotated[list[Text], Field(max_length=PATTERNS_MAX)] = ["*"]
@@ -146,7 +146,7 @@ class SessionInfo(BaseModel):
     """How many calls run in it."""
 
 
-class CallRequest(_Request):
+class CallRequest(_RequestBody):
     """A call."""
 
     tool: Text

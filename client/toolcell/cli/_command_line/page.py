@@ -55,7 +55,7 @@ HEAD: Final = f"""\
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     found = list(rows)
     if found:
-        yield f"| {title} | |\n|---|---|"
+        yield (f"| {title} | |" if title else "| | |") + "\n|---|---|"
         yield from (f"| `{_cell(term)}` | {_cell(text)} |" for term, text in found)
         yield ""
 
@@ -79,12 +79,21 @@ def _parameters(command: Any, words: str) -> Iterator[tuple[str, str]]:
             yield record
 
 
+def _examples(words: str, below: Iterable[str]) -> list[str]:
+    """Return the examples of a command that say more than its heading, the common options and the commands below it."""
+    plain = {f"toolcell {words}", f"toolcell {words} --json"}
+    others = tuple(f"toolcell {words} {name}" for name in below)
+    return [line for line in EXAMPLES[words] if line not in plain and not line.startswith(others)]
+
+
 def _command(words: str, command: Any) -> Iterator[str]:
+    commands = getattr(command, "commands", {})
     yield f"### `toolcell {words}`\n\n{_sentences(summary(command))}\n"
-    yield from _table("Argument or option", _parameters(command, words))
-    if words in EXAMPLES:
-        yield "\n".join(["```console", *(f"$ {line}" for line in EXAMPLES[words]), "```\n"])
-    for name, below in getattr(command, "commands", {}).items():
+    yield from _table("", _parameters(command, words))
+    examples = _examples(words, commands)
+    if examples:
+        yield "\n".join(["```console", *(f"$ {line}" for line in examples), "```\n"])
+    for name, below in commands.items():
         yield from _command(f"{words} {name}", below)
 
 

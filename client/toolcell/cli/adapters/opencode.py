@@ -17,7 +17,7 @@ from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.prose import print_prose
-from toolcell.cli.adapters.mcp_install.replace import Kept, change, opened
+from toolcell.cli.adapters.mcp_install.replace import Unchanged, change, opened
 
 __all__ = ["install", "path"]
 
@@ -72,8 +72,8 @@ def install(context: CommandContext, *, project: bool, remove: bool) -> Exit:
     above = os.getcwd() if project else None
     try:
         changed = _delete(file, above) if remove else _write(file, _loader(context, shared=project), above)
-    except (Kept, OSError) as error:
-        why = str(error) if isinstance(error, Kept) else error.strerror or str(error)
+    except (Unchanged, OSError) as error:
+        why = str(error) if isinstance(error, Unchanged) else error.strerror or str(error)
         raise Failure(
             Exit.USAGE, "kept", f"{file} stays as it is: {why}.", "Rename or delete it, then try again."
         ) from error
@@ -127,7 +127,7 @@ def _program() -> str:
 def _write(file: str, text: str, project: str | None) -> bool:
     def replaced(before: str) -> str:
         if before and not before.startswith(MARK):
-            raise Kept("it was written by another program")
+            raise Unchanged("it was written by another program")
         return text
 
     return change(file, replaced, make=True, project=project)
@@ -141,7 +141,7 @@ def _delete(file: str, project: str | None) -> bool:
         with opened(directory, project=project) as place:
             with open(os.open(name, flags, dir_fd=place), "rb") as found:
                 if not found.read(len(MARK.encode())).startswith(MARK.encode()):
-                    raise Kept("it was written by another program")
+                    raise Unchanged("it was written by another program")
             os.unlink(name, dir_fd=place)
     except FileNotFoundError:
         return False

@@ -17,7 +17,7 @@ from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.prose import print_prose
-from toolcell.cli.adapters.mcp_install.replace import Kept, opened
+from toolcell.cli.adapters.mcp_install.replace import Unchanged, opened
 from toolcell.cli.authoring import plugin
 
 __all__ = ["KINDS", "new"]
@@ -218,8 +218,8 @@ def _make(path: str, text: str, beside: Mapping[str, str], *, another: str) -> N
     except FileExistsError:
         taken = f"{path} is there already, and stays as it is."
         raise Failure(Exit.USAGE, "exists", taken, f"Name another: {another}") from None
-    except (OSError, Kept) as error:
-        why = str(error) if isinstance(error, Kept) else error.strerror
+    except (OSError, Unchanged) as error:
+        why = str(error) if isinstance(error, Unchanged) else error.strerror
         raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {why}.") from error
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolcelld.pool.fair_queue import Places
     from toolcelld.pool.pool import Pool
 
-__all__ = ["BoundHook", "HookFailed", "HookRefused", "Listener", "run_export", "run_hook", "run_in"]
+__all__ = ["BoundHook", "FunctionListener", "HookFailed", "HookRefused", "run_export", "run_hook", "run_in"]
 
 RESULT_BYTES_MAX: Final = 4 * 2**20
 """Of what a hook returns; the most text that a model reads of one call is half of it twice, as text and as details."""
@@ -56,7 +56,7 @@ class _Result(NamedTuple):
     payload: bytes
 
 
-class Listener:
+class FunctionListener:
     """Receives what the worker sends for one run of a function that is not a tool."""
 
     def __init__(self, sequence: int) -> None:
@@ -154,7 +154,9 @@ async def run_export(
     worker = await _lease(pool, places, spec)
     clean = False
     try:
-        result = await _result_of(worker, Listener(worker.calls + 1), export, arguments, context, seconds)
+        result = await _result_of(
+            worker, FunctionListener(worker.calls + 1), export, arguments, context, seconds
+        )
         worker.cell.stdio.drain()
         clean = not result.message.threads and worker.cell.processes.is_clear()
     finally:
@@ -163,14 +165,24 @@ async def run_export(
 
 
 async def run_in(
-    worker: Worker, listener: Listener, export: str, arguments: bytes, context: CallContext, seconds: float
+    worker: Worker,
+    listener: FunctionListener,
+    export: str,
+    arguments: bytes,
+    context: CallContext,
+    seconds: float,
 ) -> Any:
     """Run an export in a worker that nothing else uses, in at most `seconds`; see `run_hook`. The caller ends the worker."""
     return _value(await _result_of(worker, listener, export, arguments, context, seconds))
 
 
 async def _result_of(
-    worker: Worker, listener: Listener, export: str, arguments: bytes, context: CallContext, seconds: float
+    worker: Worker,
+    listener: FunctionListener,
+    export: str,
+    arguments: bytes,
+    context: CallContext,
+    seconds: float,
 ) -> _Result:
     try:
         try:

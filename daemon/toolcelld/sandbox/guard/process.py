@@ -13,11 +13,11 @@ from typing import Final, NoReturn
 
 from toolcelld import linux, titles
 from toolcelld.sandbox.guard.operations import Operations
-from toolcelld.sandbox.guard.questions import Listener, Signals, program
+from toolcelld.sandbox.guard.questions import Listener, SignalWait, program
 from toolcelld.sandbox.system_calls import seccomp
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
-__all__ = ["Asking", "stand_guard"]
+__all__ = ["AskingFilter", "stand_guard"]
 
 READY: Final = b"+"
 CHANNEL: Final = 3
@@ -37,7 +37,7 @@ CALLS: Final = (
 """What the guard calls from its first question on."""
 
 
-class Asking:
+class AskingFilter:
     """The worker's side: loads the filter that asks, when the rest of the confinement is on."""
 
     def __init__(self, channel: socket.socket) -> None:
@@ -57,7 +57,7 @@ class Asking:
                 raise OSError("the guard has ended")
 
 
-def stand_guard(make: Callable[[Listener], Operations], *, abort_signal: int) -> Asking:
+def stand_guard(make: Callable[[Listener], Operations], *, abort_signal: int) -> AskingFilter:
     """Fork; return in the child, which goes on as the worker. The parent is its guard until it ends, and ends as it did.
 
     Args:
@@ -74,7 +74,7 @@ def stand_guard(make: Callable[[Listener], Operations], *, abort_signal: int) ->
         linux.die_with_parent(signal.SIGKILL)
         if os.getppid() != guard:
             os._exit(0)
-        return Asking(theirs)
+        return AskingFilter(theirs)
     theirs.close()
     try:
         _Guard(worker, abort_signal).run(ours, make)
@@ -99,7 +99,7 @@ class _Guard:
     def run(self, channel: socket.socket, make: Callable[[Listener], Operations]) -> NoReturn:
         """Take the listener, enter the guard's own filter, and answer until the worker exits."""
         _keep_only(channel.detach())
-        signals = Signals()
+        signals = SignalWait()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._handled)
         with socket.socket(fileno=CHANNEL) as ours:
             said, descriptors, _, _ = socket.recv_fds(ours, 1, 1)

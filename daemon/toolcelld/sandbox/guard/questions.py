@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp
 
-__all__ = ["ASKED", "Listener", "Question", "Signals", "program"]
+__all__ = ["ASKED", "Listener", "Question", "SignalWait", "program"]
 
 WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 """What makes a question of an open; `O_TMPFILE` needs one of the first two."""
@@ -63,7 +63,7 @@ class _Span(ctypes.Structure):
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class Signals:
+class SignalWait:
     """Waits for signals, and for one descriptor beside them.
 
     Python runs a handler between two instructions. A signal that comes after the last of these and before the system call
@@ -104,7 +104,7 @@ class Listener:
         signals: What ends a wait as well.
     """
 
-    def __init__(self, descriptor: int, signals: Signals) -> None:
+    def __init__(self, descriptor: int, signals: SignalWait) -> None:
         self._descriptor = descriptor
         # Both processes on one processor, as only one of them runs. Before Linux 6.6 there is no such flag.
         with contextlib.suppress(OSError):

@@ -27,7 +27,7 @@ from .wire import (
     RequestId,
 )
 
-__all__ = ["Cancelled", "Failure", "Host", "Method", "Request", "Response", "read", "roots_of"]
+__all__ = ["Cancelled", "FailedRequest", "HostInfo", "Method", "Request", "Response", "read", "roots_of"]
 
 Method: TypeAlias = Literal[
     "initialize",
@@ -55,7 +55,7 @@ TRACE = "traceparent"
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostInfo:
     """What a host says about itself."""
 
     agent: str
@@ -73,7 +73,7 @@ class Request:
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     version: str = ""
     """Which version it speaks; "" after the handshake."""
-    host: Host | None = None
+    host: HostInfo | None = None
     """The host, as this request describes it; None after the handshake."""
 
     @property
@@ -98,7 +98,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedRequest:
     """The error that a request of ours had."""
 
     id: RequestId
@@ -149,7 +149,7 @@ SHAPES: Mapping[str, Shape] = {
 }
 
 
-def read(line: bytes) -> Request | Cancelled | Response | Failure | None:
+def read(line: bytes) -> Request | Cancelled | Response | FailedRequest | None:
     """Read a line; None if it is anything but one of the messages above."""
     said = _json(line)
     if not isinstance(said, dict):
@@ -186,7 +186,7 @@ def roots_of(result: Mapping[str, Any]) -> list[str]:
     return [root["uri"] for root in found if root is not None and isinstance(root["uri"], str)]
 
 
-def _response(message: dict[str, Any]) -> Response | Failure | None:
+def _response(message: dict[str, Any]) -> Response | FailedRequest | None:
     name = "result" if "result" in message else "error"
     found = _object(message, {"jsonrpc", "id", name})
     if found is None or not _is_id(found["id"]) or not isinstance(found[name], dict):
@@ -197,7 +197,7 @@ def _response(message: dict[str, Any]) -> Response | Failure | None:
     error = _object(value, {"code", "message"}, {"data"})
     if error is None or type(error["code"]) is not int or not isinstance(error["message"], str):
         return None
-    return Failure(found["id"], error)
+    return FailedRequest(found["id"], error)
 
 
 def _notification(message: dict[str, Any]) -> Request | Cancelled | None:
@@ -252,14 +252,14 @@ def _enveloped(request_id: RequestId, method: Method, params: dict[str, Any]) ->
     return Request(request_id, method, params, meta, MODERN_VERSION, host) if host else None
 
 
-def _host(capabilities: object, client: object) -> Host | None:
+def _host(capabilities: object, client: object) -> HostInfo | None:
     able = _object(capabilities, set(), {"roots", *CAPABILITIES})
     if able is None or not all(_is_capability(name, said) for name, said in able.items()):
         return None
     texts = _object(client, {"name", "version"}, TEXTS)
     if texts is None or not all(isinstance(text, str) for text in texts.values()):
         return None
-    return Host(agent_of(texts["name"]), able)
+    return HostInfo(agent_of(texts["name"]), able)
 
 
 def _is_capability(name: str, value: object) -> bool:

@@ -30,7 +30,7 @@ from toolcell.client import ToolInfo, Unavailable
 
 from . import wire
 from .conversation import Conversation, Era, Exchange, PeerError, Settled
-from .requests import Cancelled, Failure, Host, Method, Request, Response, read, roots_of
+from .requests import Cancelled, FailedRequest, HostInfo, Method, Request, Response, read, roots_of
 
 __all__ = ["ROOTS_SECONDS", "Kernel", "Load", "Make", "StdioServer"]
 
@@ -103,7 +103,7 @@ class StdioServer:
         self._wanted = asyncio.Event()
         self._over = asyncio.Event()
         self._kept = deque[tuple[bytes, bool]]()
-        self._shaken: Host | None = None
+        self._shaken: HostInfo | None = None
         self._listing: asyncio.Task[Mapping[str, Any] | None] | None = None
         self._listed: Listed | None = None
 
@@ -191,7 +191,7 @@ class StdioServer:
         match read(line):
             case Response(number, value):
                 self._conversation.resolve(number, value)
-            case Failure(number, error):
+            case FailedRequest(number, error):
                 self._conversation.resolve(number, PeerError(error))
             case Cancelled(request_id):
                 if not self._conversation.cancel(request_id) and self._kept:
@@ -296,7 +296,7 @@ class StdioServer:
         value = {"tools": wire.tools_of(read_output.offered(catalog), host.agent)}
         return wire.cacheable(value) if request.host is not None else value
 
-    async def _root(self, host: Host) -> str | None:
+    async def _root(self, host: HostInfo) -> str | None:
         """Ask a host that has shaken hands for its roots; since 2026-07-28 it cannot be asked before a call."""
         if (
             self._surroundings.directory is not None

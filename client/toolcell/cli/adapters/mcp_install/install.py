@@ -23,7 +23,7 @@ from toolcell.cli._ui.prose import print_prose, prose
 from . import json_edit, own_command
 from .hosts import HOSTS, NAME, McpHost
 from .json_edit import NotPlain
-from .replace import Kept, change
+from .replace import Unchanged, change
 
 __all__ = ["install"]
 
@@ -49,7 +49,7 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
             by, why = _asked(host, path, entry, there, remove=remove) if not project else ("", "")
             if not by:
                 _edit(context, host, path, entry, why, remove=remove, project=above)
-    except (NotPlain, Kept, OSError) as error:
+    except (NotPlain, Unchanged, OSError) as error:
         why = (error.strerror if isinstance(error, OSError) else "") or str(error)
         raise _by_hand(path, why, host, entry, remove=remove) from error
     lost = {
@@ -72,7 +72,7 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
 
 
 def _found(host: McpHost, path: str, project: str | None = None) -> Any:
-    """Return the entry that a host's file has; None where it has none. Raises NotPlain, or Kept for one of another program."""
+    """Return the entry that a host's file has; None where it has none. Raises NotPlain, or Unchanged for one of another program."""
     there: Any = None
 
     def look(text: str) -> str:
@@ -95,7 +95,7 @@ def _found(host: McpHost, path: str, project: str | None = None) -> Any:
 
     change(path, look, make=False, project=project)
     if there is not None and not host.is_ours(there):
-        raise Kept(f'its "{NAME}" was written or changed by another program')
+        raise Unchanged(f'its "{NAME}" was written or changed by another program')
     return there
 
 

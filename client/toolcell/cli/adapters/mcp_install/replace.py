@@ -13,12 +13,12 @@ import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
-__all__ = ["Kept", "change", "opened"]
+__all__ = ["Unchanged", "change", "opened"]
 
 FILE_BYTES_MAX = 64 * 1024 * 1024  # Claude keeps its history of projects in the same file
 
 
-class Kept(Exception):
+class Unchanged(Exception):
     """The file stays as it is; the message says why."""
 
 
@@ -33,7 +33,7 @@ def change(path: str, new: Callable[[str], str], *, make: bool, project: str | N
             none; the file is the user's own.
 
     Raises:
-        Kept: The file is none of the user's own, or was changed meanwhile.
+        Unchanged: The file is none of the user's own, or was changed meanwhile.
         OSError: It cannot be read or written.
     """
     name = os.path.basename(path)
@@ -41,7 +41,7 @@ def change(path: str, new: Callable[[str], str], *, make: bool, project: str | N
         with opened(os.path.dirname(path), make=make, project=project) as place:
             found = os.fstat(place)
             if found.st_uid != os.geteuid() or found.st_mode & 0o002:
-                raise Kept(f"others can write into {os.path.dirname(path)}")
+                raise Unchanged(f"others can write into {os.path.dirname(path)}")
             text, before = _read(name, place)
             written = new(text)
             if written == text:
@@ -67,7 +67,7 @@ def opened(directory: str, *, make: bool = False, project: str | None = None) ->
         project: The directory above, below which no link is followed; default: links are followed.
 
     Raises:
-        Kept: Below the project is a link, or a file.
+        Unchanged: Below the project is a link, or a file.
         OSError: It cannot be opened.
     """
     if make and project is None:
@@ -84,7 +84,7 @@ def opened(directory: str, *, make: bool = False, project: str | None = None) ->
             try:
                 below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=place)
             except NotADirectoryError as error:
-                raise Kept(f"{way} is a link, or no directory") from error
+                raise Unchanged(f"{way} is a link, or no directory") from error
             os.close(place)
             place = below
         yield place
@@ -107,24 +107,24 @@ def _read(name: str, place: int) -> tuple[str, os.stat_result | None]:
         return "", None
     except OSError as error:
         if stat.S_ISLNK(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
-            raise Kept("it is a link, which is neither followed nor replaced") from error
+            raise Unchanged("it is a link, which is neither followed nor replaced") from error
         raise
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Kept("it is no file")
+            raise Unchanged("it is no file")
         if found.st_uid != os.geteuid():
-            raise Kept(f"it belongs to user {found.st_uid}")
+            raise Unchanged(f"it belongs to user {found.st_uid}")
         if found.st_size > FILE_BYTES_MAX:
-            raise Kept(f"it has {found.st_size} bytes")
+            raise Unchanged(f"it has {found.st_size} bytes")
         if not found.st_mode & stat.S_IWUSR:
-            raise Kept(f"it is read-only (mode {stat.S_IMODE(found.st_mode):04o})")
+            raise Unchanged(f"it is read-only (mode {stat.S_IMODE(found.st_mode):04o})")
         if found.st_nlink > 1:
-            raise Kept("it has another name, a hard link, which would not get the change")
+            raise Unchanged("it has another name, a hard link, which would not get the change")
         with os.fdopen(os.dup(descriptor), "rb") as file:
             return file.read().decode(), found
     except UnicodeDecodeError as error:
-        raise Kept("it is not UTF-8") from error
+        raise Unchanged("it is not UTF-8") from error
     finally:
         os.close(descriptor)
 
@@ -144,7 +144,7 @@ def _replace(name: str, place: int, text: str, before: os.stat_result | None, mo
             with suppress(FileExistsError):  # where it had to have its name from the beginning
                 os.link(f"/proc/self/fd/{file.fileno()}", beside, dst_dir_fd=place, follow_symlinks=True)
         if _which(name, place) != (_mark(before) if before is not None else None):
-            raise Kept("it was changed just now; try again")
+            raise Unchanged("it was changed just now; try again")
         os.rename(beside, name, src_dir_fd=place, dst_dir_fd=place)
     except BaseException:
         with suppress(FileNotFoundError):
