@@ -16,6 +16,7 @@ from .rpc import Link, open_link
 
 __all__ = ["Channel", "dial"]
 
+HEALTH = "/grpc.health.v1.Health/Check"
 QUEUED_MAX = 64  # responses that wait to be taken; more of them wait in the daemon
 OVERTIME_SECONDS = 1.0
 """For the daemon, which knows the deadline, to say that it has passed; a daemon that hangs says nothing."""
@@ -46,6 +47,16 @@ class Channel:
         if status.code or len(answers) != 1:
             raise Refused(refusal_of_end(status))
         return method.response.FromString(answers[0])
+
+    async def answers(self, timeout_seconds: float) -> bool:
+        """Whether the daemon answers anything at all in that time."""
+        rpc = self.link.begin(HEALTH, lambda _: None)
+        rpc.send_last(b"")
+        try:
+            answered, _ = await asyncio.wait({rpc.ended}, timeout=timeout_seconds)
+            return bool(answered)
+        finally:
+            rpc.cancel()
 
     async def watch(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncIterator[ResponseT]:
         """Yield the responses of a streaming RPC; closing the iterator ends it. Raises Refused."""

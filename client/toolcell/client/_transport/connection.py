@@ -40,6 +40,10 @@ __all__ = ["Connection", "OnCatalog"]
 RETRY_FIRST_SECONDS = 0.02
 RETRY_MAX_SECONDS = 1.0
 CLOSE_SECONDS = 60.0  # the daemon's own ladder is shorter; this is for one that hangs
+SILENT_SECONDS = 5.0
+"""For a daemon to answer anything at all, past the limit of a call that it should have ended: what a busy machine takes is
+milliseconds, and one that is stopped (SIGSTOP, a debugger) takes for ever. As often it is asked again, while it answers."""
+SILENT = "The call's own limit of {:g} s is over, and the daemon does not answer; is its process stopped?"
 
 LEFT = Refusal(Code.FAILED_PRECONDITION, "session_closed", "The session has been left.")
 FINAL = frozenset(
@@ -67,6 +71,8 @@ class Connection:
         self.resumed_calls: dict[str, Call] = {}  # what a taken-over session brought along
         self.line: tuple[Channel, Stream] | None = None  # while the daemon listens
         self.closed_by: Refusal | None = None  # why there will never be a line again
+        self.timeout_seconds = opening.limits.timeout_seconds if opening.HasField("limits") else None
+        self._silent = False  # whether the daemon has not answered when it was last asked
         self.detached = False  # whether leaving closes the line alone, and the session stays
         self._daemon = daemon
         self._linger_seconds = linger_seconds
@@ -102,7 +108,7 @@ class Connection:
         try:
             if self.line is not None and not self.detached:
                 self.send(pb.AttachRequest(close=pb.Close()))
-                await asyncio.wait({self._pump}, timeout=CLOSE_SECONDS)
+                await asyncio.wait({self._pump}, timeout=0 if self._silent else CLOSE_SECONDS)
         finally:
             await self._end_pump()
 
@@ -120,6 +126,31 @@ class Connection:
             state.launch(self.line[1])
         else:
             self._wake.set()
+
+    def watch(self, state: CallState, timeout_seconds: float) -> None:
+        """See to it that a call ends after its own limit or the session's, even where the daemon, which measures it, hangs.
+
+        Args:
+            state: The call.
+            timeout_seconds: Its own limit; 0 for none.
+        """
+        limits = [seconds for seconds in (timeout_seconds, self.timeout_seconds) if seconds]
+        if limits and state.outcome is None:
+            self._doubt_later(state, min(limits), min(limits))
+
+    def _doubt_later(self, state: CallState, seconds: float, limit_seconds: float) -> None:
+        doubt = partial(self._doubt, state, limit_seconds)
+        later = asyncio.get_running_loop().call_later
+        state.watch = later(seconds, lambda: self._questions.create_task(doubt()))
+
+    async def _doubt(self, state: CallState, limit_seconds: float) -> None:
+        """End a call that should have ended if the daemon answers nothing at all; else ask again later."""
+        if self.line is not None:
+            self._silent = not await self.line[0].answers(SILENT_SECONDS)
+            if self._silent:
+                state.end(_lost(state, SILENT.format(limit_seconds)))
+        if state.outcome is None:
+            self._doubt_later(state, SILENT_SECONDS, limit_seconds)
 
     def remove(self, state: CallState) -> None:
         """Forget a call that has ended."""
@@ -196,7 +227,7 @@ class Connection:
         known = {info.call_id: info for info in welcome.calls}
         self.opening.session_id = welcome.session_id
         self.opening.resume_token = welcome.resume_token
-        self.line = channel, stream
+        self.line, self._silent = (channel, stream), False
         self._parts.clear()
         if not welcome.resumed:
             self._inbox.restart()
