@@ -1,4 +1,3 @@
-
 #compdef toolcell
 
 _toolcell_completion() {
@@ -6,4 +5,3 @@ _toolcell_completion() {
 }
 
 compdef _toolcell_completion toolcell
-

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 SHELLS: Final = ("bash", "zsh", "fish")
+NO_SPACE: Final = "[[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null"
+"""After `name=` comes its value; outside of a completion, as in a test, there is nothing to set."""
 
 
 def prepare() -> None:
@@ -43,17 +46,17 @@ def print_script(context: CommandContext, shell: str) -> Exit:
         raise Failure(
             Exit.USAGE, "usage", f"There is no completion for {shell!r}.", f"Take one of: {', '.join(SHELLS)}"
         )
-    from typer.completion import shell_complete
-    from typer.main import get_command
+    from typer.completion import get_completion_script
 
     from toolcell.cli import COMPLETE
-
-    from .app import app
 
     prepare()
     if context.as_json:
         raise Failure(Exit.USAGE, "usage", "A script for a shell is no JSON.", "Leave out --json.")
-    shell_complete(get_command(app), {}, "toolcell", COMPLETE, f"source_{shell}")
+    script = get_completion_script(prog_name="toolcell", complete_var=COMPLETE, shell=shell)
+    if shell == "bash":
+        script = script.replace("    return 0\n", f"    {NO_SPACE}\n    return 0\n")
+    sys.stdout.write(f"{script}\n")
     return Exit.OK
 
 
