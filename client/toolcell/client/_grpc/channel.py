@@ -9,14 +9,13 @@ from contextlib import asynccontextmanager
 
 from toolcell.client.errors import Code, Refused, Unavailable, refusal_of_end
 
-from .access import START_IT, check_directory, read_token
+from .access import HEALTH, START_IT, check_directory, read_token
 from .http2 import Status
 from .methods import Method, RequestT, ResponseT
 from .rpc import Link, open_link
 
 __all__ = ["Channel", "dial"]
 
-HEALTH = "/grpc.health.v1.Health/Check"
 QUEUED_MAX = 64  # responses that wait to be taken; more of them wait in the daemon
 OVERTIME_SECONDS = 1.0
 """For the daemon, which knows the deadline, to say that it has passed; a daemon that hangs says nothing."""

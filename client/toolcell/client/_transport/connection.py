@@ -20,6 +20,7 @@ from functools import partial
 from typing import ClassVar, TypeAlias
 
 from toolcell import _paths
+from toolcell.client._grpc.access import SILENT_SECONDS
 from toolcell.client._grpc.channel import Channel, dial
 from toolcell.client._launch.daemon import Daemon
 from toolcell.client.call import Call, CallState
@@ -31,7 +32,7 @@ from toolcell.client.outcome import Outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .messages import read_catalog, read_event, read_outcome
-from .outcomes import lost, refused
+from .outcomes import lost, refused, silent
 from .receive_buffer import ReceiveBuffer
 from .stream import Stream
 
@@ -40,10 +41,6 @@ __all__ = ["Connection", "OnCatalog"]
 RETRY_FIRST_SECONDS = 0.02
 RETRY_MAX_SECONDS = 1.0
 CLOSE_SECONDS = 60.0  # the daemon's own ladder is shorter; this is for one that hangs
-SILENT_SECONDS = 5.0
-"""For a daemon to answer anything at all, past the limit of a call that it should have ended: what a busy machine takes is
-milliseconds, and one that is stopped (SIGSTOP, a debugger) takes for ever. As often it is asked again, while it answers."""
-SILENT = "The call's own limit of {:g} s is over, and the daemon does not answer; is its process stopped?"
 
 LEFT = Refusal(Code.FAILED_PRECONDITION, "session_closed", "The session has been left.")
 FINAL = frozenset(
@@ -148,7 +145,7 @@ class Connection:
         if self.line is not None:
             self._silent = not await self.line[0].answers(SILENT_SECONDS)
             if self._silent:
-                state.end(_lost(state, SILENT.format(limit_seconds)))
+                state.end(silent(limit_seconds))
         if state.outcome is None:
             self._doubt_later(state, SILENT_SECONDS, limit_seconds)
 
