@@ -1,3 +1,4 @@
+
 _toolcell_completion() {
     local IFS=$'
 '
@@ -9,3 +10,4 @@ _toolcell_completion() {
 }
 
 complete -o default -F _toolcell_completion toolcell
+

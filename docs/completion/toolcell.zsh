@@ -1,3 +1,4 @@
+
 #compdef toolcell
 
 _toolcell_completion() {
@@ -5,3 +6,4 @@ _toolcell_completion() {
 }
 
 compdef _toolcell_completion toolcell
+

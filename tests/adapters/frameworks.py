@@ -61,9 +61,7 @@ async def langchain(url: str, command: str, arguments: list[str]) -> AsyncGenera
     from langchain_mcp_adapters.tools import load_mcp_tools
     from langchain_openai import ChatOpenAI
 
-    client = MultiServerMCPClient(
-        {"toolcell": {"transport": "stdio", "command": command, "args": arguments}}
-    )
+    client = MultiServerMCPClient({"toolcell": {"transport": "stdio", "command": command, "args": arguments}})
     async with client.session("toolcell") as session:
         tools = await load_mcp_tools(session)
         agent: Any = create_agent(ChatOpenAI(model=MODEL, base_url=url, api_key="none"), tools)

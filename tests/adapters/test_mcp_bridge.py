@@ -298,7 +298,11 @@ async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: 
         ("opencode", 50_000, 2000),
         ("claude-code", 50_000, None),
         ("kilo", 50_000, 2000),
-        ("person", 50_000 + HANDLE_BYTES_MAX, 2000),  # our own limit of bytes, and the note; the usual one of lines
+        (
+            "person",
+            50_000 + HANDLE_BYTES_MAX,
+            2000,
+        ),  # our own limit of bytes, and the note; the usual one of lines
     ],
 )
 @pytest.mark.parametrize("width", [0, 60], ids=["many lines", "many bytes"])
@@ -432,7 +436,8 @@ async def test_a_call_that_repeats_one_that_runs_on_is_told_of_it(
         async with Client(through(ours)) as client:
             begun = anyio.Event()
 
-            async def listening(*_: object) -> None:
+            async def listening(progress: float, total: float | None, message: str | None) -> None:
+                del progress, total, message
                 begun.set()
 
             stopped = asyncio.create_task(client.call_tool("kit_listens", progress_callback=listening))

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 from tests.adapters import openai
-from tests.adapters.frameworks import AGENTS
 from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
 
 SECONDS_MAX = 120
 """For an interpreter that imports a framework, and three turns: some seconds; other tests may have the processors."""
 PYTHON = Path(sys.prefix) / "hosts" / "bin" / "python"
+AGENTS = ("openai-agents", "pydantic-ai", "langchain")
 TEXT = "  two spaces, \u00fc, \u4f60\u597d, \U0001f980, a tab\t\n\n and the end."
 
 pytestmark = [
@@ -81,7 +81,9 @@ async def test_a_framework_lists_calls_and_is_pointed_to_what_was_cut(
         async with agent(name, kit, home, model.url, "run") as process:
             said, _ = await process.communicate(b"")
         assert said.decode().splitlines()[-1] == "done"
-        assert {"kit_echo", "kit_long", "toolcell_read_output"} <= openai.offered(model.script.requests[0]).keys()
+        assert {"kit_echo", "kit_long", "toolcell_read_output"} <= openai.offered(
+            model.script.requests[0]
+        ).keys()
         results = openai.results(model.script.requests[-1])
     assert TEXT in results[echo.id] or TEXT.encode("unicode_escape").decode() in results[echo.id]
     assert "toolcell_read_output(output_id=" in results[long.id]

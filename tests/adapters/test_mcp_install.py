@@ -588,7 +588,9 @@ if text and not text.endswith("\\n"):
 @pytest.mark.parametrize("text", ['model = "a"', 'model = "a"\n', 'model = "a"\n\n', "# only", ""])
 def test_codexs_file_is_restored_with_or_without_its_last_newline(home: Path, text: str) -> None:
     path = home / FILES["codex"]
-    does = ADD["codex"].replace("kept +=", "kept += '\\n' if kept and kept[-1] != '\\n' else ''\n    kept +=", 1)
+    does = ADD["codex"].replace(
+        "kept +=", "kept += '\\n' if kept and kept[-1] != '\\n' else ''\n    kept +=", 1
+    )
     stand_in(home, "codex", does + TOML_WRITER)
     put(home, "codex", text)
     assert install(home, "codex", "--write").returncode == 0

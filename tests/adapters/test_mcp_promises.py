@@ -243,7 +243,9 @@ async def test_strict_clients_accept_what_tools_promise(served: RunningDaemon) -
 TYPESCRIPT = Path(sys.prefix) / "node/node_modules/@modelcontextprotocol/sdk"
 
 
-@pytest.mark.skipif(not TYPESCRIPT.exists(), reason="the TypeScript SDK is not installed: make test-agents does it")
+@pytest.mark.skipif(
+    not TYPESCRIPT.exists(), reason="the TypeScript SDK is not installed: make test-agents does it"
+)
 async def test_the_strict_client_in_typescript_accepts_them_too(served: RunningDaemon) -> None:
     served.tool("streams", STREAMS)
     served.describe()

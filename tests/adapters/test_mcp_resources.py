@@ -136,7 +136,9 @@ async def test_a_host_that_is_not_known_to_take_links_gets_the_note_alone(
     async with host(served, "legacy", client_info=info) as client:
         cut = await client.call_tool("kit_long")
         assert {block.type for block in cut.content} == {"text"}
-        assert "toolcell_read_output(output_id=" in "".join(getattr(block, "text", "") for block in cut.content)
+        assert "toolcell_read_output(output_id=" in "".join(
+            getattr(block, "text", "") for block in cut.content
+        )
         assert len((await client.list_resources()).resources) == 1
 
 

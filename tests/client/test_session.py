@@ -380,7 +380,10 @@ async def test_asyncio_takes_a_call_as_the_coroutine_of_a_task(tmp_path: Path) -
         assert [(await one).text, (await other).text] == ['{"n":1}', '{"n":2}']
         assert (await asyncio.wait_for(session.call("echo", {"n": 3}), 60)).text == '{"n":3}'
         call = session.call("echo")
-        twice = [asyncio.create_task(call), asyncio.create_task(call)]  # a call may be awaited as often as one likes
+        twice = [
+            asyncio.create_task(call),
+            asyncio.create_task(call),
+        ]  # a call may be awaited as often as one likes
         first, second = await asyncio.gather(*twice)
         assert first is second is await call
         with pytest.raises(TimeoutError):
@@ -405,10 +408,14 @@ async def test_a_task_group_that_fails_ends_after_its_calls(tmp_path: Path) -> N
 
     async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
         call = session.call("wait")
-        with pytest.raises(ExceptionGroup) as raised:
+
+        async def side_by_side() -> None:
             async with asyncio.TaskGroup() as group:
                 group.create_task(call)
                 group.create_task(fail())
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await side_by_side()
         assert raised.group_contains(ArithmeticError)
         assert call.outcome is not None
         assert call.outcome.kind is Kind.aborted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import anyio
@@ -13,6 +13,7 @@ import pytest
 from tests.daemons import RunningDaemon
 
 from toolcell.client import Kind, Started
+from toolcell.client._grpc.channel import Channel
 from toolcell.client._transport import connection
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +32,7 @@ LIMIT_SECONDS = 0.5
 
 
 @contextmanager
-def stopped(daemon: RunningDaemon) -> Iterator[None]:
+def stopped(daemon: RunningDaemon) -> Generator[None]:
     os.kill(daemon.pid, signal.SIGSTOP)
     try:
         yield
@@ -54,7 +55,9 @@ async def test_a_call_ends_at_its_own_limit_where_the_daemon_is_stopped(
         with stopped(daemon), anyio.fail_after(30):
             outcome = await call
         assert (outcome.kind, outcome.cause) == (Kind.internal, "connection_lost")
-        assert outcome.message.startswith("The call's own limit of 0.5 s is over, and the daemon does not answer")
+        assert outcome.message.startswith(
+            "The call's own limit of 0.5 s is over, and the daemon does not answer"
+        )
         assert outcome.side_effects_possible
         assert (await session.call("nap", {"seconds": 0})).text == "slept"  # of the daemon that goes on
 
@@ -91,16 +94,16 @@ async def test_a_daemon_that_answers_measures_the_limit_itself(
     monkeypatch.setattr(connection, "SILENT_SECONDS", 0.2)
     asked = anyio.Event()
     answers = 0
-    answer = connection.Channel.answers
+    answer = Channel.answers
 
-    async def counted(channel: connection.Channel, seconds: float) -> bool:
+    async def counted(channel: Channel, seconds: float) -> bool:
         nonlocal answers
         answers += 1
         if answers == 3:
             asked.set()
         return await answer(channel, 30)
 
-    monkeypatch.setattr(connection.Channel, "answers", counted)
+    monkeypatch.setattr(Channel, "answers", counted)
 
     async def ask(_: object) -> bool:
         await asked.wait()

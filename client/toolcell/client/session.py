@@ -157,9 +157,7 @@ class Session:
         elif known is not None:
             state.end(refused(_id_in_use(known.call)))
         else:
-            connection.submit(state)
-            if lowered is not None or connection.timeout_seconds is not None:
-                connection.watch(state, lowered.timeout_seconds if lowered is not None else 0.0)
+            connection.submit(state, lowered.timeout_seconds if lowered is not None else 0.0)
         return call
 
     def detach(self) -> None:

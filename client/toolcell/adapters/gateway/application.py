@@ -340,7 +340,9 @@ def _handle_errors(app: FastAPI) -> None:
             if fault["type"] == "json_invalid":  # its place is a letter of the body
                 why = fault.get("ctx", {}).get("error", "")
                 message = f"The body is no JSON, at its character {fault['loc'][-1]}: {why}."
-                return answer(422, "invalid_request", message, "Send an object, as GET /api/openapi.json says.")
+                return answer(
+                    422, "invalid_request", message, "Send an object, as GET /api/openapi.json says."
+                )
         faults = [
             f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()
         ]

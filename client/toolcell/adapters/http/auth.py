@@ -65,7 +65,10 @@ class AccessGuard:
         """What to answer to whom must not come in."""
         if any(host.lower() not in self._hosts for host in _values(scope, b"host") or [b""]):
             return _refused(
-                421, "wrong_host", "The Host is not this server's.", "Use the address that it printed at its start."
+                421,
+                "wrong_host",
+                "The Host is not this server's.",
+                "Use the address that it printed at its start.",
             )
         if any(origin.lower() not in self._origins for origin in _values(scope, b"origin")):
             return _refused(403, "wrong_origin", "Pages of other origins must not call this server.")

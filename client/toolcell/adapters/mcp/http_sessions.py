@@ -261,7 +261,9 @@ class HttpSessions:
             if len(self._guests) >= SESSIONS_MAX:
                 self._make_room()
             surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
-            guest = _HttpSession(HostSession(surroundings, HostLink(self._socket, self._daemon, self._timeout_seconds)))
+            guest = _HttpSession(
+                HostSession(surroundings, HostLink(self._socket, self._daemon, self._timeout_seconds))
+            )
             self._guests[key] = guest
             self._group.create_task(self._guest(key, guest), name=f"host {key[0]}")
         guest.requests += 1

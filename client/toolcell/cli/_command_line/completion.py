@@ -6,6 +6,7 @@ Names and ids are those of the daemon that runs; none is started, and without on
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable
@@ -46,17 +47,23 @@ def print_script(context: CommandContext, shell: str) -> Exit:
         raise Failure(
             Exit.USAGE, "usage", f"There is no completion for {shell!r}.", f"Take one of: {', '.join(SHELLS)}"
         )
-    from typer.completion import get_completion_script
+    from typer.completion import shell_complete
+    from typer.main import get_command
 
     from toolcell.cli import COMPLETE
+
+    from .app import app
 
     prepare()
     if context.as_json:
         raise Failure(Exit.USAGE, "usage", "A script for a shell is no JSON.", "Leave out --json.")
-    script = get_completion_script(prog_name="toolcell", complete_var=COMPLETE, shell=shell)
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written):
+        shell_complete(get_command(app), {}, "toolcell", COMPLETE, f"source_{shell}")
+    script = written.getvalue()
     if shell == "bash":
         script = script.replace("    return 0\n", f"    {NO_SPACE}\n    return 0\n")
-    sys.stdout.write(f"{script}\n")
+    sys.stdout.write(script)
     return Exit.OK
 
 

@@ -61,9 +61,7 @@ def _load() -> Make:
     return Kernel
 
 
-async def mcp_over_http(
-    context: CommandContext, options: HttpOptions, timeout_seconds: float | None
-) -> Exit:
+async def mcp_over_http(context: CommandContext, options: HttpOptions, timeout_seconds: float | None) -> Exit:
     """Serve until SIGINT or SIGTERM; then the running calls are aborted."""
     if (failure := unusable()) is not None:
         raise failure  # sooner than in each session

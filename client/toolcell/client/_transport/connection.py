@@ -68,7 +68,7 @@ class Connection:
         self.resumed_calls: dict[str, Call] = {}  # what a taken-over session brought along
         self.line: tuple[Channel, Stream] | None = None  # while the daemon listens
         self.closed_by: Refusal | None = None  # why there will never be a line again
-        self.timeout_seconds = opening.limits.timeout_seconds if opening.HasField("limits") else None
+        self._timeout_seconds = opening.limits.timeout_seconds  # of each call; 0 for none
         self._silent = False  # whether the daemon has not answered when it was last asked
         self.detached = False  # whether leaving closes the line alone, and the session stays
         self._daemon = daemon
@@ -116,24 +116,23 @@ class Connection:
         else:
             self._wake.set()
 
-    def submit(self, state: CallState) -> None:
-        """Send a call on its way."""
-        self.calls[state.call.id] = state
-        if self.line is not None:
-            state.launch(self.line[1])
-        else:
-            self._wake.set()
+    def submit(self, state: CallState, timeout_seconds: float) -> None:
+        """Send a call on its way.
 
-    def watch(self, state: CallState, timeout_seconds: float) -> None:
-        """See to it that a call ends after its own limit or the session's, even where the daemon, which measures it, hangs.
+        It ends after its own limit or the session's, even where the daemon, which measures it, hangs.
 
         Args:
             state: The call.
             timeout_seconds: Its own limit; 0 for none.
         """
-        limits = [seconds for seconds in (timeout_seconds, self.timeout_seconds) if seconds]
-        if limits and state.outcome is None:
-            self._doubt_later(state, min(limits), min(limits))
+        self.calls[state.call.id] = state
+        if self.line is not None:
+            state.launch(self.line[1])
+        else:
+            self._wake.set()
+        if timeout_seconds or self._timeout_seconds:
+            limit_seconds = min(filter(None, (timeout_seconds, self._timeout_seconds)))
+            self._doubt_later(state, limit_seconds, limit_seconds)
 
     def _doubt_later(self, state: CallState, seconds: float, limit_seconds: float) -> None:
         doubt = partial(self._doubt, state, limit_seconds)
