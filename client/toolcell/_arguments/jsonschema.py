@@ -51,6 +51,8 @@ _ANNOTATIONS = frozenset(
 MAPPINGS = frozenset(["properties", "$defs", "definitions"])
 """The keywords whose keys are names, and no keywords."""
 _LISTS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems", "enum", "required"])
+_ALONE = frozenset(["items", "additionalProperties", "not", "if", "then", "else"])
+"""The keywords whose rule is a schema."""
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "integer": lambda value: not isinstance(value, bool) and (isinstance(value, int) or _is_whole(value)),
@@ -163,7 +165,7 @@ def _parts(keyword: str, rule: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f".{name}", part) for name, part in rule.items())
     elif keyword in _LISTS - {"enum", "required"}:
         yield from ((f"[{number}]", part) for number, part in enumerate(rule))
-    elif keyword in ("items", "additionalProperties", "not"):
+    elif keyword in _ALONE:
         yield "", rule
 
 
@@ -264,6 +266,15 @@ def _not(value: Any, rule: Any, at: At) -> Iterator[Complaint]:
         yield at.path, f"should not be {got(value)}"
 
 
+def _if(value: Any, rule: Any, at: At) -> Iterator[Complaint]:
+    fitting = not any(at.below(value, rule))
+    yield from at.below(value, at.schema.get("then" if fitting else "else", True))
+
+
+def _with_if(_value: Any, _rule: Any, _at: At) -> Iterator[Complaint]:
+    return iter(())  # `if` applies it; alone it says nothing
+
+
 def _unique(value: Any, rule: Any, at: At) -> Iterator[Complaint]:
     items = _elements(value) if rule else []
     if len({to_json(item) for item in items}) < len(items):
@@ -308,6 +319,9 @@ _KEYWORDS: dict[str, Check] = {
     "oneOf": _one_of,
     "allOf": _all_of,
     "not": _not,
+    "if": _if,
+    "then": _with_if,
+    "else": _with_if,
     "$ref": lambda value, rule, at: at.below(value, target(rule, at.root)),
     "uniqueItems": _unique,
     "pattern": _bound("string", lambda value, rule: re.search(rule, value) is not None, "match {}"),

@@ -4,6 +4,10 @@ A plain `asyncio.Future` would not do: cancelling one waiter would cancel it for
 delivered at once, while the tool goes on. Here cancelling a waiter aborts the call, and the cancellation is delivered
 when the tool has stopped, so that `asyncio.timeout()` and task groups end only after the tool.
 
+A Call is a coroutine to asyncio, too, so that `create_task`, task groups and `gather` take it. Each task that drives it has
+a wait of its own, because a real coroutine can be awaited once and a call as often as one likes. It was sent when it was
+made, so a task that is cancelled before its first step aborts it all the same.
+
 `Call` is the public object; `CallState` is the session's state of the same call, with everything that is needed to send
 it again after a lost connection. Neither has a task: the session's reader delivers events and the outcome, and each
 waiter has a future. Everything runs on the session's loop.
@@ -12,7 +16,9 @@ waiter has a future. Everything runs on the session's loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from inspect import iscoroutinefunction
+from types import TracebackType
 from typing import Any, Protocol
 
 from toolcell.client._transport.stream import Stream
@@ -57,6 +63,8 @@ class CallState:
     accepted = False
     sent = False
     whole = True
+    watch: asyncio.TimerHandle | None = None  # ends the call where the daemon no longer does
+    _failure: Exception | None = None  # of `on_event`
     _buffer: EventBuffer | None = None
     _listener: tuple[Callable[[Event], object], Callable[[Outcome], object]] | None = None
     _reader: asyncio.Future[None] | None = None  # the iterator that waits for an event
@@ -161,6 +169,8 @@ class CallState:
             for ask in self.asks.values():
                 ask.cancel()
             self._transport.remove(self)
+            if self.watch is not None:
+                self.watch.cancel()
             del self.call
             if self._listener is not None:
                 listener, self._listener = self._listener, None
@@ -173,8 +183,21 @@ class CallState:
         else:
             self._listener = on_event, on_end
 
+    def report(self, on_event: Callable[[Event], object]) -> None:
+        """Report events by calls; what one raises aborts the call, and is raised by `ended`."""
+
+        def told(event: Event) -> None:
+            if self._failure is None:
+                try:
+                    on_event(event)
+                except Exception as error:  # noqa: BLE001  the agent's own code; it must not end the session
+                    self._failure = error
+                    self.abort(f"on_event has failed: {type(error).__name__}")
+
+        self.listen(told, lambda _: None)
+
     async def ended(self) -> Outcome:
-        """Wait for the outcome; cancellation aborts the call."""
+        """Wait for the outcome; cancellation aborts the call. Raises what `on_event` has raised."""
         if self.outcome is None:
             try:
                 await self._waiter()
@@ -182,7 +205,15 @@ class CallState:
                 await self._stop()
                 raise
             assert self.outcome is not None
+        if self._failure is not None:
+            raise self._failure
         return self.outcome
+
+    async def interrupted(self, error: BaseException) -> Outcome:
+        """Raise what a task was told before its first step; a cancellation aborts the call first."""
+        if isinstance(error, asyncio.CancelledError):
+            await self._stop()
+        raise error
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield unread and new events until the call has ended; cancellation aborts the call."""
@@ -215,8 +246,10 @@ class CallState:
             self._reader.set_result(None)
 
 
-class Call:
+class Call(Coroutine[Any, None, Outcome]):
     """One request to run one tool: await it for the Outcome, any number of times; iterate once over its events.
+
+    `asyncio.create_task`, `TaskGroup.create_task`, `asyncio.gather` and `asyncio.wait_for` take it as it is.
 
     Cancelling a task while it waits for either aborts the call, and the cancellation is delivered when the tool has
     stopped; a second cancellation is delivered at once. A task that is cancelled while the body of its `async for`
@@ -227,13 +260,16 @@ class Call:
         tool: The name of the tool.
     """
 
-    __slots__ = ("_iterated", "_state", "id", "tool")
+    __slots__ = ("_iterated", "_state", "_waits", "id", "tool")
 
     def __init__(self, call_id: str, tool: str, state: CallState) -> None:
         self.id = call_id
         self.tool = tool
         self._state = state
         self._iterated = False
+        self._waits: dict[asyncio.Task[Any] | None, Generator[Any, None, Outcome]] | None = (
+            None  # of the tasks that drive it
+        )
 
     def __repr__(self) -> str:
         state = (
@@ -253,6 +289,34 @@ class Call:
     def __await__(self) -> Generator[Any, None, Outcome]:
         return self._state.ended().__await__()
 
+    def send(self, value: None, /) -> Any:
+        """Take the next step of the running task's wait; for asyncio."""
+        return self._step(None)
+
+    def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> Any:
+        """Raise an exception in the running task's wait; for asyncio. A cancellation aborts the call."""
+        error = val if isinstance(val, BaseException) else typ if isinstance(typ, BaseException) else typ()
+        return self._step(error.with_traceback(tb) if tb is not None else error)
+
+    def close(self) -> None:
+        """Abort the call; for a task group that is ending, and starts nothing any more."""
+        self.abort(CANCELLED)
+
+    def _step(self, error: BaseException | None) -> Any:
+        if self._waits is None:
+            self._waits = {}
+        task = asyncio.current_task()
+        wait = self._waits.get(task)
+        try:
+            if wait is not None:
+                return wait.send(None) if error is None else wait.throw(error)
+            begun = self._state.ended() if error is None else self._state.interrupted(error)
+            wait = self._waits[task] = begun.__await__()
+            return wait.send(None)
+        except BaseException:  # the end of the wait, by the outcome too
+            self._waits.pop(task, None)
+            raise
+
     def __aiter__(self) -> AsyncIterator[Event]:
         self._begin_reading()
         return self._state.events()
@@ -268,6 +332,23 @@ class Call:
         """
         self._begin_reading()
         self._state.listen(on_event, on_end)
+
+    def report(self, on_event: Callable[[Event], object]) -> None:
+        """Have the events reported as they are read, in place of iterating; what `on_event` raises aborts the call.
+
+        Args:
+            on_event: Called with each event. What it raises is raised by awaiting the call, when the tool has stopped.
+
+        Raises:
+            TypeError: `on_event` is a coroutine function, which nobody would await.
+        """
+        if iscoroutinefunction(on_event):
+            raise TypeError(
+                "on_event is called as events are read, and is not awaited: pass a plain function, or iterate with "
+                "`async for event in call`"
+            )
+        self._begin_reading()
+        self._state.report(on_event)
 
     def _begin_reading(self) -> None:
         if self._iterated:

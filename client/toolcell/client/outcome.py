@@ -288,6 +288,13 @@ class Outcome(_FactsLater):
                 shown.append(f"{item.name}={_short(value)}")
         return f"Outcome({', '.join(shown)})"
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return what a notebook shows: the text and the pictures, or, without pictures, the repr alone."""
+        from .notebook import shown
+
+        page = shown(self)
+        return {"text/plain": repr(self)} | ({"text/html": page} if page else {})
+
     @property
     def ok(self) -> bool:
         """Whether the call succeeded."""

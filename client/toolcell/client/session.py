@@ -29,6 +29,7 @@ from .call import Call, CallState
 from .callbacks import SERVED, Answer, Ask, Service
 from .catalog import Catalog
 from .errors import Code, Refusal, Unavailable
+from .events import Event
 from .limits import Limits, encode_limits
 
 __all__ = ["Session", "connect"]
@@ -93,6 +94,7 @@ class Session:
         timeout: float | None = None,
         limits: Limits | None = None,
         traceparent: str = "",
+        on_event: Callable[[Event], object] | None = None,
     ) -> Call:
         """Start a tool, and return its Call at once; await it for the Outcome.
 
@@ -109,9 +111,11 @@ class Session:
             limits: Limits that lower the configured ones; default: none.
             traceparent: The trace that the call belongs to, as W3C writes it; default: none, and where this process
                 traces with OpenTelemetry always its own.
+            on_event: Called with each event as it is read; a plain function. What it raises aborts the call, and is
+                raised by awaiting the call. Default: none, and the call can be iterated over.
 
         Raises:
-            TypeError: The arguments are not JSON.
+            TypeError: The arguments are not JSON, or `on_event` is a coroutine function.
             ValueError: The arguments are not JSON, such as NaN, or the limits are invalid. Every other failure is in
                 the Outcome.
         """
@@ -122,6 +126,8 @@ class Session:
             call_id = f"c-{os.urandom(8).hex()}"
         known = connection.calls.get(call_id)
         if known is not None and known.same_request(tool, encoded):
+            if on_event is not None:
+                known.call.report(on_event)
             return known.call
         request = pb.AttachRequest()
         message = request.call  # filled in place: a message that is assigned is copied
@@ -144,12 +150,14 @@ class Session:
             message.traceparent = traceparent
         state = CallState(request, encoded, connection, span)
         call = state.call
+        if on_event is not None:
+            call.report(on_event)
         if connection.closed_by is not None:
             state.end(refused(connection.closed_by))
         elif known is not None:
             state.end(refused(_id_in_use(known.call)))
         else:
-            connection.submit(state)
+            connection.submit(state, lowered.timeout_seconds if lowered is not None else 0.0)
         return call
 
     def detach(self) -> None:

@@ -231,3 +231,28 @@ async def reconnection() -> str:
     """Take a moment."""
     await asyncio.sleep(0.1)
     return "Reconnection test completed"
+
+
+ADDRESS = {"street": {"type": "string"}, "city": {"type": "string"}}
+json_schema_2020_12_tool = tool(
+    name="json_schema_2020_12_tool",
+    description="A schema with keywords that type hints do not make.",
+    args={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": ADDRESS}},
+        "properties": {
+            "name": {"type": "string"},
+            "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"},
+            "email": {"type": "string"},
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": False,
+    },
+    execute=lambda _args, _context: "ok",
+)

@@ -78,6 +78,35 @@ def test_tools_and_calls_of_the_running_daemon_are_suggested(own_daemon: Project
 
 
 @pytest.mark.slow
+def test_arguments_of_a_tool_are_suggested_until_they_are_given(daemon: Project) -> None:
+    daemon.tool(
+        "more",
+        """
+        from toolcell import tool
+
+        @tool
+        def take(limit: int = 3, line: str = "", *, late: str, what: str) -> str:
+            return late
+        """,
+    )
+    daemon.tool("odd.json", '{"name": "odd", "command": "true", "parameters": {"$(id)": "x", "ok": "y"}}')
+    assert daemon.run("reload").code == 0
+    assert in_bash(daemon, "call", "more_take", "") == ["late=", "what=", "limit=", "line="]
+    assert in_bash(daemon, "call", "more_take", "li") == ["limit=", "line="]
+    # bash parts words at `=`
+    assert in_bash(daemon, "call", "more_take", "late", "=", "'a b'", "limit", ":=", "3", "l") == ["line="]
+    assert in_bash(daemon, "call", "more_take", "late", "=", "") == []
+    assert in_bash(daemon, "call", "nothing", "") == []
+    for shell, expected in (("zsh", "compadd -S '' -- late=\n"), ("fish", "late=\n")):
+        asked = {
+            "_TOOLCELL_COMPLETE": f"complete_{shell}",
+            "_TYPER_COMPLETE_ARGS": "toolcell call more_take what=$(id) la",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        }
+        assert daemon.run(env=asked).out == expected
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_what_other_shells_evaluate_has_no_text_of_a_tool(daemon: Project, shell: str) -> None:
     daemon.tool("words", TOOL)

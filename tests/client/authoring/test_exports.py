@@ -129,8 +129,8 @@ class Odd(str):
         ("bad = tool(description='d', args={'x': 'str'}, execute=lambda a, c: 1)", "give its type"),
         ("bad = tool(description='d', args={'x': int}, execute=lambda a: 1)", "the arguments and a context"),
         (
-            "bad = tool(description='d', args={'type': 'object', 'if': {}}, execute=lambda a, c: 1)",
-            "'if' would not be enforced",
+            "bad = tool(description='d', args={'type': 'object', 'contains': {}}, execute=lambda a, c: 1)",
+            "'contains' would not be enforced",
         ),
         (
             "bad = tool(description='d', args={'type': 'object', '$ref': '#/$defs/x'}, execute=lambda a, c: 1)",

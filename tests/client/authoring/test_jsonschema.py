@@ -46,6 +46,11 @@ def wrong(value: Any, schema: Any, root: Any = None) -> list[tuple[str, str]]:
         ({"oneOf": [{"type": "string"}, {"minLength": 1}]}, "", "x", "fits 2"),
         ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, 1, 3, "should be at most 2"),
         ({"not": {"type": "null"}}, 1, None, "should not be null"),
+        ({"if": {"minimum": 3}, "then": {"multipleOf": 2}}, 4, 5, "should be a multiple of 2"),
+        ({"if": {"type": "string"}, "then": True, "else": {"minimum": 3}}, "x", 1, "should be at least 3"),
+        ({"if": {"type": "string"}, "else": False}, "x", 1, "is not known here"),
+        ({"then": False, "else": False, "minimum": 1}, 1, 0, "should be at least 1"),
+        ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {}, {"a": 1}, "is missing"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, "x", 1, "should be of type string"),
     ],
 )

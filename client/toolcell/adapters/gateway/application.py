@@ -336,6 +336,13 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
+        for fault in error.errors():
+            if fault["type"] == "json_invalid":  # its place is a letter of the body
+                why = fault.get("ctx", {}).get("error", "")
+                message = f"The body is no JSON, at its character {fault['loc'][-1]}: {why}."
+                return answer(
+                    422, "invalid_request", message, "Send an object, as GET /api/openapi.json says."
+                )
         faults = [
             f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()
         ]

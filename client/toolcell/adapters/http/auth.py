@@ -16,7 +16,7 @@ import hmac
 from collections.abc import Iterable, Sequence
 
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -64,16 +64,26 @@ class AccessGuard:
     def _refusal(self, scope: Scope) -> Response | None:
         """What to answer to whom must not come in."""
         if any(host.lower() not in self._hosts for host in _values(scope, b"host") or [b""]):
-            return _refused(421, "The Host is not this server's.")
+            return _refused(
+                421,
+                "wrong_host",
+                "The Host is not this server's.",
+                "Use the address that it printed at its start.",
+            )
         if any(origin.lower() not in self._origins for origin in _values(scope, b"origin")):
-            return _refused(403, "Pages of other origins must not call this server.")
+            return _refused(403, "wrong_origin", "Pages of other origins must not call this server.")
         if not self._has(scope.get("raw_path") or b""):
-            return _refused(404, f"There is only {self._path}.")
+            return _refused(404, "no_route", f"There is only {self._path}.")
         if scope["method"] not in (methods := self._methods(scope)):
-            return _refused(405, "Not allowed.", {"Allow": ", ".join(methods)})
+            allowed = ", ".join(methods)
+            return _refused(405, "method_not_allowed", f"Only {allowed}.", headers={"Allow": allowed})
         if not self._knows(_values(scope, b"authorization")):
             return _refused(
-                401, "Authorization: Bearer TOKEN is missing or wrong.", {"WWW-Authenticate": "Bearer"}
+                401,
+                "wrong_token",
+                "Authorization: Bearer TOKEN is missing or wrong.",
+                "Take the token from the file that the server named at its start.",
+                headers={"WWW-Authenticate": "Bearer"},
             )
         return None
 
@@ -103,14 +113,17 @@ def _values(scope: Scope, name: bytes) -> list[bytes]:
     return [value for key, value in scope["headers"] if key == name]
 
 
-def _refused(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """An answer after which nothing more of the connection is read."""
-    return PlainTextResponse(message, status, {**(headers or {}), "Connection": "close"})
+def _refused(
+    status: int, reason: str, message: str, remedy: str = "", *, headers: dict[str, str] | None = None
+) -> Response:
+    """An answer in the shape of all errors, after which nothing more of the connection is read."""
+    body = {"error": {"reason": reason, "message": message, "remedy": remedy}}
+    return JSONResponse(body, status, {**(headers or {}), "Connection": "close"})
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
     """The body; what to answer where it is too much or too slow; None where the client has gone."""
-    too_large = _refused(413, f"A body has at most {BODY_BYTES_MAX} bytes.")
+    too_large = _refused(413, "too_large", f"A body has at most {BODY_BYTES_MAX} bytes.")
     if any(int(length) > BODY_BYTES_MAX for length in _values(scope, b"content-length") if length.isdigit()):
         return too_large
     body = bytearray()
@@ -126,7 +139,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
-        return _refused(408, f"The body did not arrive within {BODY_SECONDS:g} s.")
+        return _refused(408, "too_slow", f"The body did not arrive within {BODY_SECONDS:g} s.")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -28,10 +28,15 @@ class Bridge:
     """One host on one side, one session on the other. Run it once."""
 
     def __init__(
-        self, surroundings: HostContext, *, socket: str | None = None, daemon: Start = "start"
+        self,
+        surroundings: HostContext,
+        *,
+        socket: str | None = None,
+        daemon: Start = "start",
+        timeout_seconds: float | None = None,
     ) -> None:
         self._surroundings = surroundings
-        self._session = HostSession(surroundings, HostLink(socket, daemon))
+        self._session = HostSession(surroundings, HostLink(socket, daemon, timeout_seconds))
 
     @property
     def busy(self) -> bool:

@@ -61,8 +61,16 @@ _log = logging.getLogger("toolcell.mcp")
 class HttpSessions:
     """An ASGI application, and an asynchronous context manager whose end is the end of all of them."""
 
-    def __init__(self, directory: str, *, socket: str | None = None, daemon: Start = "start") -> None:
+    def __init__(
+        self,
+        directory: str,
+        *,
+        socket: str | None = None,
+        daemon: Start = "start",
+        timeout_seconds: float | None = None,
+    ) -> None:
         self._directory = directory
+        self._timeout_seconds = timeout_seconds
         self._socket = socket
         self._daemon: Start = daemon
         serving = server(self, self._schema)
@@ -253,7 +261,9 @@ class HttpSessions:
             if len(self._guests) >= SESSIONS_MAX:
                 self._make_room()
             surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
-            guest = _HttpSession(HostSession(surroundings, HostLink(self._socket, self._daemon)))
+            guest = _HttpSession(
+                HostSession(surroundings, HostLink(self._socket, self._daemon, self._timeout_seconds))
+            )
             self._guests[key] = guest
             self._group.create_task(self._guest(key, guest), name=f"host {key[0]}")
         guest.requests += 1

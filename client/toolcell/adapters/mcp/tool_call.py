@@ -78,6 +78,7 @@ class ToolCall:
         state: Callable[[int], str],
         note: Callable[[], str],
         forget: Callable[[], object],
+        arguments: Mapping[str, object] | None = None,
     ) -> None:
         """`tool` is what is called, if the host was given its output schema.
 
@@ -87,8 +88,12 @@ class ToolCall:
         `state` is what a host says to come back to the call, for the first, second… time that it is asked.
         `note` returns a text to add to the result, empty for none; it is called when the call has ended.
         `forget` is called with the end.
+        `arguments` are those of the call.
         """
         self.running = running
+        self.began = asyncio.get_running_loop().time()
+        self._arguments = arguments
+        self._stopping = False
         self.outcome: Outcome | None = None
         self._tool = tool
         self._make_context = context
@@ -225,8 +230,13 @@ class ToolCall:
             result["content"].append(text_block(note))
         return result
 
+    def repeats(self, tool: str, arguments: Mapping[str, object] | None) -> bool:
+        """Whether a call with these arguments would be this one once more, which goes on."""
+        return not self._stopping and self.running.tool == tool and self._arguments == arguments
+
     def abort(self) -> None:
         """Stop it, as the host wants it."""
+        self._stopping = True
         self.running.abort("by the host")
 
     async def ask(self, ask: Ask) -> Answer:
@@ -328,19 +338,25 @@ class _RisingProgress:
 
     A tool may report the same again, or less, and a sign of life has no figure. Both are sent as the smallest step
     upwards, with a message where a host would show the figure; so a host that measures silence gets a notification.
+    The total is never less than the progress: a host would show more than all of it.
     """
 
-    __slots__ = ("_last", "message", "total")
+    __slots__ = ("_last", "_total", "message")
 
     def __init__(self) -> None:
         self._last: float | None = None
-        self.total: float | None = None
+        self._total: float | None = None
         self.message = ""
+
+    @property
+    def total(self) -> float | None:
+        """The total to send with the newest figure."""
+        return self._total if self._total is None or self._last is None else max(self._total, self._last)
 
     def report(self, done: float, total: float | None, message: str) -> float:
         """Take what the tool reported; return the figure to send."""
         self.message = message
-        self.total = total if total is not None and math.isfinite(total) else None
+        self._total = total if total is not None and math.isfinite(total) else None
         if math.isfinite(done) and (self._last is None or done > self._last):
             self._last = done
             return done

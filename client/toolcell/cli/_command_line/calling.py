@@ -31,7 +31,8 @@ def entries(text: str) -> int:
     return int(text)
 
 
-def _timeout(text: str) -> float | None:
+def time_limit(text: str) -> float | None:
+    """Read a time limit."""
     try:
         return optional(parse_seconds)(text)
     except ValueError as error:
@@ -64,7 +65,7 @@ def call(
     timeout: Annotated[
         float | None,
         typer.Option(
-            metavar="S", parser=_timeout, help='Time limit including the queue: seconds, or "500ms", "2m".'
+            metavar="S", parser=time_limit, help='Time limit including the queue: seconds, or "500ms", "2m".'
         ),
     ] = None,
     yes: Yes = False,
@@ -116,7 +117,7 @@ def dev(
     timeout: Annotated[
         float | None,
         typer.Option(
-            metavar="S", parser=_timeout, help='Time limit of each call: seconds, or "500ms", "2m".'
+            metavar="S", parser=time_limit, help='Time limit of each call: seconds, or "500ms", "2m".'
         ),
     ] = None,
     yes: Yes = False,
@@ -143,7 +144,7 @@ def run_tests(
         float | None,
         typer.Option(
             metavar="S",
-            parser=_timeout,
+            parser=time_limit,
             help='Time limit for the tests of each tool: seconds, or "500ms", "2m".',
         ),
     ] = None,

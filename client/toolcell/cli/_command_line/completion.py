@@ -6,7 +6,9 @@ Names and ids are those of the daemon that runs; none is started, and without on
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -28,6 +30,8 @@ __all__ = [
 ]
 
 SHELLS: Final = ("bash", "zsh", "fish")
+NO_SPACE: Final = "[[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null"
+"""After `name=` comes its value; outside of a completion, as in a test, there is nothing to set."""
 
 
 def prepare() -> None:
@@ -53,7 +57,13 @@ def print_script(context: CommandContext, shell: str) -> Exit:
     prepare()
     if context.as_json:
         raise Failure(Exit.USAGE, "usage", "A script for a shell is no JSON.", "Leave out --json.")
-    shell_complete(get_command(app), {}, "toolcell", COMPLETE, f"source_{shell}")
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written):
+        shell_complete(get_command(app), {}, "toolcell", COMPLETE, f"source_{shell}")
+    script = written.getvalue()
+    if shell == "bash":
+        script = script.replace("    return 0\n", f"    {NO_SPACE}\n    return 0\n")
+    sys.stdout.write(script)
     return Exit.OK
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from toolcell.cli._command_line import completion as completing
+from toolcell.cli._command_line.calling import time_limit
 from toolcell.cli._command_line.help import Command, Commands
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
@@ -33,15 +34,23 @@ def mcp(
     token_env: Annotated[
         str | None, typer.Option(metavar="NAME", help="The environment variable with the token.")
     ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            parser=time_limit,
+            help='Time limit of each call, for a host that gives up and does not say so: seconds, or "500ms", "2m".',
+        ),
+    ] = None,
 ) -> Ending:
     """Run an MCP server on stdin and stdout, or over HTTP."""
     from toolcell.cli.adapters import mcp
 
     if http is not None:
-        return mcp.mcp_over_http(context, HttpOptions(http, token_file, token_env))
+        return mcp.mcp_over_http(context, HttpOptions(http, token_file, token_env), timeout)
     if token_file is not None or token_env is not None:
         raise Failure(Exit.USAGE, "usage", "A token is only used with HTTP.", "Add --http PORT.")
-    return mcp.mcp(context)
+    return mcp.mcp(context, timeout)
 
 
 @mcp_app.command(cls=Command)
@@ -52,7 +61,7 @@ def install(
         str,
         typer.Argument(
             metavar="HOST",
-            help="claude, copilot, opencode, cursor, vscode, codex, gemini, claude-desktop, windsurf, zed or goose.",
+            help="claude, copilot, opencode, cursor, vscode, codex, gemini, qwen, claude-desktop, windsurf, zed or goose.",
             autocompletion=completing.hosts,
         ),
     ],

@@ -27,7 +27,7 @@ MISSING = Failure(
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
-async def mcp(context: CommandContext) -> Exit:
+async def mcp(context: CommandContext, timeout_seconds: float | None) -> Exit:
     """Serve until the host closes the connection, or until SIGINT or SIGTERM."""
     if (failure := unusable()) is not None:
         raise failure  # sooner than in each session
@@ -38,7 +38,7 @@ async def mcp(context: CommandContext) -> Exit:
     surroundings = HostContext.of(os.environ, context.directory)
     if (failure := unusable(surroundings.directory)) is not None:
         raise failure  # else each request of the host would fail
-    link = HostLink(context.socket, "running" if context.socket else "start")
+    link = HostLink(context.socket, "running" if context.socket else "start", timeout_seconds)
     loop = asyncio.get_running_loop()
     try:
         async with Pipes("an MCP host") as pipes:
@@ -61,7 +61,7 @@ def _load() -> Make:
     return Kernel
 
 
-async def mcp_over_http(context: CommandContext, options: HttpOptions) -> Exit:
+async def mcp_over_http(context: CommandContext, options: HttpOptions, timeout_seconds: float | None) -> Exit:
     """Serve until SIGINT or SIGTERM; then the running calls are aborted."""
     if (failure := unusable()) is not None:
         raise failure  # sooner than in each session
@@ -71,6 +71,9 @@ async def mcp_over_http(context: CommandContext, options: HttpOptions) -> Exit:
     except ImportError as error:
         raise MISSING from error
     sessions = HttpSessions(
-        os.getcwd(), socket=context.socket, daemon="running" if context.socket else "start"
+        os.getcwd(),
+        socket=context.socket,
+        daemon="running" if context.socket else "start",
+        timeout_seconds=timeout_seconds,
     )
     return await serve(context, options, sessions, sessions, path=PATH)

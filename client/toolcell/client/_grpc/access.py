@@ -13,9 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from toolcell.client.errors import Unavailable
 
-__all__ = ["START_IT", "WELCOME_SECONDS", "check_directory", "read_token"]
+__all__ = ["HEALTH", "SILENT_SECONDS", "START_IT", "WELCOME_SECONDS", "check_directory", "read_token"]
 
 TOKEN_BYTES_MAX = 4096  # a token is 43 characters; a file that is longer is something else
+HEALTH = "/grpc.health.v1.Health/Check"
+"""What a daemon that runs answers at once, whatever it is asked."""
+SILENT_SECONDS = 5.0
+"""For that answer, past the limit of a call that the daemon should have ended: a busy machine takes milliseconds, and a daemon
+that is stopped (SIGSTOP, a debugger) takes for ever. As often it is asked again, while it answers."""
 WELCOME_SECONDS = 15.0
 """For the Welcome of a daemon; a daemon that is alive answers at once, and one that swaps may need seconds."""
 START_IT = "Start the daemon: toolcell serve"

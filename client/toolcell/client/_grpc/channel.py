@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from toolcell.client.errors import Code, Refused, Unavailable, refusal_of_end
 
-from .access import START_IT, check_directory, read_token
+from .access import HEALTH, START_IT, check_directory, read_token
 from .http2 import Status
 from .methods import Method, RequestT, ResponseT
 from .rpc import Link, open_link
@@ -46,6 +46,16 @@ class Channel:
         if status.code or len(answers) != 1:
             raise Refused(refusal_of_end(status))
         return method.response.FromString(answers[0])
+
+    async def answers(self, timeout_seconds: float) -> bool:
+        """Whether the daemon answers anything at all in that time."""
+        rpc = self.link.begin(HEALTH, lambda _: None)
+        rpc.send_last(b"")
+        try:
+            answered, _ = await asyncio.wait({rpc.ended}, timeout=timeout_seconds)
+            return bool(answered)
+        finally:
+            rpc.cancel()
 
     async def watch(self, method: Method[RequestT, ResponseT], request: RequestT) -> AsyncIterator[ResponseT]:
         """Yield the responses of a streaming RPC; closing the iterator ends it. Raises Refused."""

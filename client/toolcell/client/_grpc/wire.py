@@ -236,7 +236,9 @@ GET_STATUS_RESPONSE: Table = {
     20: ("log", "string"),
 }
 LIST_TOOLS_REQUEST: Table = {1: ("directory", "string")}
-LIST_TOOLS_RESPONSE: Table = {1: ("catalog", {2: ("*tools", {1: ("name", "string")})})}
+LIST_TOOLS_RESPONSE: Table = {
+    1: ("catalog", {2: ("*tools", {1: ("name", "string"), 3: ("input_schema", "bytes")})})
+}
 LIST_SESSIONS_RESPONSE: Table = {1: ("*sessions", {1: ("session_id", "string")})}
 
 

@@ -20,6 +20,7 @@ from functools import partial
 from typing import ClassVar, TypeAlias
 
 from toolcell import _paths
+from toolcell.client._grpc.access import SILENT_SECONDS
 from toolcell.client._grpc.channel import Channel, dial
 from toolcell.client._launch.daemon import Daemon
 from toolcell.client.call import Call, CallState
@@ -31,7 +32,7 @@ from toolcell.client.outcome import Outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .messages import read_catalog, read_event, read_outcome
-from .outcomes import lost, refused
+from .outcomes import lost, refused, silent
 from .receive_buffer import ReceiveBuffer
 from .stream import Stream
 
@@ -67,6 +68,8 @@ class Connection:
         self.resumed_calls: dict[str, Call] = {}  # what a taken-over session brought along
         self.line: tuple[Channel, Stream] | None = None  # while the daemon listens
         self.closed_by: Refusal | None = None  # why there will never be a line again
+        self._timeout_seconds = opening.limits.timeout_seconds  # of each call; 0 for none
+        self._silent = False  # whether the daemon has not answered when it was last asked
         self.detached = False  # whether leaving closes the line alone, and the session stays
         self._daemon = daemon
         self._linger_seconds = linger_seconds
@@ -102,7 +105,7 @@ class Connection:
         try:
             if self.line is not None and not self.detached:
                 self.send(pb.AttachRequest(close=pb.Close()))
-                await asyncio.wait({self._pump}, timeout=CLOSE_SECONDS)
+                await asyncio.wait({self._pump}, timeout=0 if self._silent else CLOSE_SECONDS)
         finally:
             await self._end_pump()
 
@@ -113,13 +116,37 @@ class Connection:
         else:
             self._wake.set()
 
-    def submit(self, state: CallState) -> None:
-        """Send a call on its way."""
+    def submit(self, state: CallState, timeout_seconds: float) -> None:
+        """Send a call on its way.
+
+        It ends after its own limit or the session's, even where the daemon, which measures it, hangs.
+
+        Args:
+            state: The call.
+            timeout_seconds: Its own limit; 0 for none.
+        """
         self.calls[state.call.id] = state
         if self.line is not None:
             state.launch(self.line[1])
         else:
             self._wake.set()
+        if timeout_seconds or self._timeout_seconds:
+            limit_seconds = min(filter(None, (timeout_seconds, self._timeout_seconds)))
+            self._doubt_later(state, limit_seconds, limit_seconds)
+
+    def _doubt_later(self, state: CallState, seconds: float, limit_seconds: float) -> None:
+        doubt = partial(self._doubt, state, limit_seconds)
+        later = asyncio.get_running_loop().call_later
+        state.watch = later(seconds, lambda: self._questions.create_task(doubt()))
+
+    async def _doubt(self, state: CallState, limit_seconds: float) -> None:
+        """End a call that should have ended if the daemon answers nothing at all; else ask again later."""
+        if self.line is not None:
+            self._silent = not await self.line[0].answers(SILENT_SECONDS)
+            if self._silent:
+                state.end(silent(limit_seconds))
+        if state.outcome is None:
+            self._doubt_later(state, SILENT_SECONDS, limit_seconds)
 
     def remove(self, state: CallState) -> None:
         """Forget a call that has ended."""
@@ -196,7 +223,7 @@ class Connection:
         known = {info.call_id: info for info in welcome.calls}
         self.opening.session_id = welcome.session_id
         self.opening.resume_token = welcome.resume_token
-        self.line = channel, stream
+        self.line, self._silent = (channel, stream), False
         self._parts.clear()
         if not welcome.resumed:
             self._inbox.restart()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from toolcell.client.errors import Refusal
     from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["KINDS", "STOPPED", "lost", "read_body", "read_facts", "read_outcome", "refused"]
+__all__ = ["KINDS", "STOPPED", "lost", "read_body", "read_facts", "read_outcome", "refused", "silent"]
 
 KINDS: Mapping[int, Kind] = {
     1: Kind.ok,
@@ -111,6 +111,15 @@ def lost(message: str, reason: str, *, sent: bool) -> Outcome:
         ran=sent,
         side_effects_possible=sent,
     )
+
+
+def silent(limit_seconds: float) -> Outcome:
+    """The outcome of a call that is past its limit, where the daemon does not answer at all."""
+    message = (
+        f"The call's own limit of {limit_seconds:g} s is over, and the daemon does not answer: its process may be stopped. "
+        "kill -CONT lets it go on, and kill -KILL ends it; the next call starts another."
+    )
+    return lost(message, "", sent=True)
 
 
 def read_body(body: bytes) -> tuple[tuple[Block, ...], Any, bool]:

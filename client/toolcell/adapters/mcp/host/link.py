@@ -16,6 +16,7 @@ from toolcell.client import (
     Ask,
     Call,
     Catalog,
+    Limits,
     Question,
     Session,
     Unavailable,
@@ -59,8 +60,10 @@ class Callbacks:
 class HostLink:
     """Opens the sessions of one host; the first one may be opened ahead of need."""
 
-    def __init__(self, socket: str | None, daemon: Start) -> None:
+    def __init__(self, socket: str | None, daemon: Start, timeout_seconds: float | None = None) -> None:
+        """`timeout_seconds` limits each call, for a host that gives up after that long and does not say so; default: no limit."""
         self._socket = socket
+        self._limits = Limits(timeout=timeout_seconds) if timeout_seconds is not None else Limits()
         self._daemon: Start = daemon
         # A session that is open and not in use: who it is for, what its callbacks lead to, and what ends it.
         self._ahead: tuple[Caller, _Relay, Session] | None = None
@@ -107,7 +110,7 @@ class HostLink:
             self._socket,
             agent=caller.agent or AGENT,
             directory=caller.directory,
-            limits=limits_of(caller.agent),
+            limits={**limits_of(caller.agent), **self._limits},
             ask=relay.ask if caller.elicits else None,
             services=services,
             on_catalog=relay.on_catalog,

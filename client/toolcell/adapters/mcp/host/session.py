@@ -66,7 +66,7 @@ from .context import (
     same_place,
     session_id,
 )
-from .limits import DESCRIBED_SECONDS_MAX, limits_of, pins_definitions, reads_structured
+from .limits import DESCRIBED_SECONDS_MAX, limits_of, pins_definitions, reads_structured, takes_links
 from .link import Callbacks, Caller, HostLink
 from .request_state import RequestStates
 
@@ -74,6 +74,9 @@ __all__ = ["HostSession"]
 
 ROOTS = "roots"
 """What the request for roots is called, and what its state is about; other states are about a call."""
+GIVEN_UP_SECONDS = 4.0
+"""After which the same call is a repeated one: the shortest wait of a host is five seconds, and calls that a model makes side by
+side come in the same moment."""
 PROBLEMS_MAX = 16
 """Told of one change; all are in `toolcell check`."""
 
@@ -299,6 +302,7 @@ class HostSession:
     ) -> ToolCall:
         """Send a call, which is to be followed. Raises TypeError or ValueError for arguments that cannot be sent."""
         call_id = f"c-{os.urandom(8).hex()}"
+        note = self._note_of_repeat(name, arguments) if self._talks else ""
         running = session.call(
             name,
             arguments,
@@ -313,10 +317,23 @@ class HostSession:
             self._log_level,
             lambda time: self._states.sealed(call_id, time),
             # Asked at the end, because a call may wait for an edit that came just before it.
-            lambda: self._pinned.note(session.catalog.tools.get(name)),
+            lambda: note + self._pinned.note(session.catalog.tools.get(name)),
             lambda: self._talks.pop(call_id),
+            arguments,
         )
         return talk
+
+    def _note_of_repeat(self, name: str, arguments: Mapping[str, object] | None) -> str:
+        """What the model is told of a call that repeats one that runs on, as of a host that gave up on it without a word."""
+        now = asyncio.get_running_loop().time()
+        for talk in self._talks.values():
+            seconds = now - talk.began
+            if talk.repeats(name, arguments) and seconds >= GIVEN_UP_SECONDS:
+                return (
+                    f"[The same call, begun {seconds:.0f} s before this one, still ran when this one began: {name} was run "
+                    "twice. If it takes longer than the agent waits, call it in smaller parts, and not again.]\n"
+                )
+        return ""
 
     async def join(
         self, talk: ToolCall, context: Context, answers: types.InputResponses | None = None
@@ -330,8 +347,7 @@ class HostSession:
         if output is not None and output.id:
             link = self._outputs.add(output, talk.running.tool)
             await self._bus.publish(ResourcesListChanged())
-            # The others show it as text, below the note that says the same.
-            if reads_structured(client_name(context)):
+            if takes_links(client_name(context)):
                 result["content"].append(link)
         return result
 

@@ -231,6 +231,15 @@ HOSTS: dict[str, McpHost] = {
         _joined,
         project=(".gemini/settings.json",),
     ),
+    # Else it hides the tools behind a search.
+    "qwen": McpHost(
+        "Qwen Code",
+        "mcpServers",
+        _home(".qwen", "settings.json"),
+        _split(alwaysLoadTools=True),
+        _joined,
+        project=(".qwen/settings.json",),
+    ),
     "claude-desktop": McpHost(
         "Claude Desktop",
         "mcpServers",

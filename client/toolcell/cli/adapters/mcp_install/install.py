@@ -12,7 +12,8 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 from toolcell._printable import json_text
@@ -23,6 +24,7 @@ from toolcell.cli._ui.prose import print_prose, prose
 from . import json_edit, own_command
 from .hosts import HOSTS, NAME, McpHost
 from .json_edit import NotPlain
+from .own_command import OwnCommand
 from .replace import Unchanged, change
 
 __all__ = ["install"]
@@ -106,6 +108,33 @@ def _asked(
     own = host.own
     if own is None or (remove and not own.remove):
         return "", ""
+    with _last_byte_kept(path):
+        return _run(host, own, path, entry, there, remove=remove)
+
+
+@contextmanager
+def _last_byte_kept(path: str) -> Generator[None]:
+    """Let a file that does not end with a newline end without one afterwards: a writer of TOML puts one there.
+
+    So the way in leaves a file by which the way out knows that there was none.
+    """
+    said: list[str] = []
+
+    def look(text: str) -> str:
+        said.append(text)
+        return text
+
+    with suppress(Unchanged, OSError):  # `_found` has said it
+        change(path, look, make=False)
+    yield
+    if said and said[0] and not said[0].endswith("\n"):
+        with suppress(Unchanged, OSError):  # it was written; the byte is all that is lost
+            change(path, lambda text: text.removesuffix("\n"), make=False)
+
+
+def _run(
+    host: McpHost, own: OwnCommand, path: str, entry: Mapping[str, Any], there: Any, *, remove: bool
+) -> tuple[str, str]:
     words = [] if remove else own.words(entry)
     verb = own.remove if remove else own.add
     why = own_command.run(own, verb, os.environ, words)

@@ -10,7 +10,7 @@ from toolcell._paths import ANSWER_SECONDS
 from toolcell._version import VERSION
 from toolcell.cli._ui.streams import write_data
 from toolcell.client._grpc import wire
-from toolcell.client._grpc.access import WELCOME_SECONDS
+from toolcell.client._grpc.access import SILENT_SECONDS, WELCOME_SECONDS
 
 from . import light_json
 from .plan import Unserved
@@ -97,13 +97,20 @@ class CallOnLine:
         message = self._request(given, timeout_seconds)
         self._signals.watch(self._leave)
         self._sent_at = time.monotonic()
+        doubt_at = self._sent_at + timeout_seconds if timeout_seconds is not None else 0.0
         if self._waiting is not None:
             self._waiting.text = f"{self._plan.tool}: loading"
         self._line.send({"call": message})
         while self._ended is None and self._outcome is None:
-            self._turn(None)
-            if self._line.ended is not None and self._ended is None and self._outcome is None:
+            self._turn(max(0.0, doubt_at - time.monotonic()) if doubt_at else None)
+            if self._ended is not None or self._outcome is not None:
+                break
+            if self._line.ended is not None:
                 self._outcome = _lost(self._line.ended)
+            elif doubt_at and timeout_seconds is not None and time.monotonic() >= doubt_at:
+                doubt_at = time.monotonic() + SILENT_SECONDS
+                if not self._line.answers(SILENT_SECONDS):
+                    self._outcome = _silent(timeout_seconds)
         self._signals.ended()
         self._line.send({"close": {}})
         self._line.flush()
@@ -378,6 +385,12 @@ def _lost(status: Status) -> Outcome:
 
     refusal = refusal_of_end(status) if status.code else DROPPED
     return lost(refusal.message, refusal.reason, sent=True)
+
+
+def _silent(limit_seconds: float) -> Outcome:
+    from toolcell.client._transport.outcomes import silent
+
+    return silent(limit_seconds)
 
 
 def _plain(message: Any, body: bytes) -> str | None:

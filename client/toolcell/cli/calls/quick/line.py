@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from toolcell.client._grpc import wire
+from toolcell.client._grpc.access import HEALTH
 from toolcell.client._grpc.http2 import Connection, Message, Status
 
 TYPE_CHECKING = False
@@ -58,6 +59,7 @@ class Line:
         self._poll = select.poll()
         self._readable, self._writable = select.POLLIN, select.POLLOUT
         self._poll.register(pipe, self._readable)
+        self._token = token
         self._http2 = Connection(token)
         self._stream = 0
         self._out = b""
@@ -71,6 +73,17 @@ class Line:
         """Connect, and begin the stream. Raises OSError: no daemon, or one whose queue is full."""
         self._socket.connect(self.address)
         self._stream = self._http2.begin(ATTACH)
+
+    def answers(self, seconds: float) -> bool:
+        """Whether the daemon answers anything on another connection in that time."""
+        from .plan import Unserved
+        from .request import ask
+
+        try:
+            ask(self.address, self._token, HEALTH, b"", {}, seconds)
+        except Unserved:
+            return False
+        return True
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,0 +1,139 @@
+"""A daemon whose process is stopped, as by a debugger: a call ends at its own limit all the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import anyio
+import pytest
+from tests.daemons import RunningDaemon
+
+from toolcell.client import Kind, Started
+from toolcell.client._grpc.channel import Channel
+from toolcell.client._transport import connection
+
+pytestmark = pytest.mark.anyio
+
+TOOL = """
+    import time
+    from toolcell import tool
+
+    @tool
+    def nap(seconds: float) -> str:
+        print("asleep", flush=True)
+        time.sleep(seconds)
+        return "slept"
+"""
+LIMIT_SECONDS = 0.5
+
+
+@contextmanager
+def stopped(daemon: RunningDaemon) -> Generator[None]:
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("of_the_session", [False, True])
+async def test_a_call_ends_at_its_own_limit_where_the_daemon_is_stopped(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch, of_the_session: bool
+) -> None:
+    daemon.tool("nap", TOOL)
+    monkeypatch.setattr(connection, "SILENT_SECONDS", 0.2)
+    limits = {"timeout": LIMIT_SECONDS} if of_the_session else None
+    async with daemon.connect(limits=limits) as session:
+        call = session.call("nap", {"seconds": 60}, timeout=None if of_the_session else LIMIT_SECONDS)
+        async for event in call:
+            if isinstance(event, Started):
+                break
+        with stopped(daemon), anyio.fail_after(30):
+            outcome = await call
+        assert (outcome.kind, outcome.cause) == (Kind.internal, "connection_lost")
+        assert outcome.message.startswith(
+            "The call's own limit of 0.5 s is over, and the daemon does not answer"
+        )
+        assert outcome.side_effects_possible
+        assert (await session.call("nap", {"seconds": 0})).text == "slept"  # of the daemon that goes on
+
+
+async def test_leaving_does_not_wait_for_a_daemon_that_is_stopped(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.tool("nap", TOOL)
+    monkeypatch.setattr(connection, "SILENT_SECONDS", 0.2)
+    with anyio.fail_after(connection.CLOSE_SECONDS / 2):
+        async with daemon.connect() as session:
+            call = session.call("nap", {"seconds": 60}, timeout=LIMIT_SECONDS)
+            await call.__aiter__().__anext__()
+            os.kill(daemon.pid, signal.SIGSTOP)
+            await call
+    os.kill(daemon.pid, signal.SIGCONT)
+
+
+async def test_a_daemon_that_answers_measures_the_limit_itself(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of a question does not count, so a call may go on long after its limit."""
+    daemon.tool(
+        "asks",
+        """
+        from toolcell import ToolContext, tool
+
+        @tool
+        async def asks(context: ToolContext) -> str:
+            await context.ask("go on?")
+            return "went on"
+        """,
+    )
+    monkeypatch.setattr(connection, "SILENT_SECONDS", 0.2)
+    asked = anyio.Event()
+    answers = 0
+    answer = Channel.answers
+
+    async def counted(channel: Channel, seconds: float) -> bool:
+        nonlocal answers
+        answers += 1
+        if answers == 3:
+            asked.set()
+        return await answer(channel, 30)
+
+    monkeypatch.setattr(Channel, "answers", counted)
+
+    async def ask(_: object) -> bool:
+        await asked.wait()
+        return True
+
+    async with daemon.connect(ask=ask) as session:
+        assert (await session.call("asks", timeout=LIMIT_SECONDS)).text == "went on"
+    assert answers == 3
+
+
+async def test_the_command_says_that_the_daemon_is_stopped(daemon: RunningDaemon) -> None:
+    daemon.tool("nap", TOOL)
+    daemon.describe()
+    program = (
+        "from toolcell.cli.calls import quick\n"
+        "from toolcell.cli.calls.quick import call\n"
+        "call.SILENT_SECONDS = 0.2\n"
+        "import sys; sys.exit(quick.run(sys.argv[1:]))\n"
+    )
+    words = ["--socket", daemon.socket, "call", "nap", "seconds=60", "--timeout", str(LIMIT_SECONDS)]
+    process = await anyio.open_process([sys.executable, "-c", program, *words], cwd=daemon.project)
+    assert process.stderr is not None
+    try:
+        said = b""
+        with anyio.fail_after(30):
+            while b"asleep" not in said:
+                said += await process.stderr.receive()
+            with stopped(daemon):
+                said = b"".join([chunk async for chunk in process.stderr])
+                assert await process.wait() == 70
+        assert b"the daemon does not answer" in said
+    finally:
+        await process.aclose()
