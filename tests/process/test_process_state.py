@@ -194,6 +194,23 @@ async def test_a_tool_that_does_not_import_it_finds_no_module_of_limits(daemon: 
         assert (await session.call("t")).check().details is False
 
 
+async def test_a_call_that_removes_its_directory_costs_the_worker_and_not_the_next_call(
+    daemon: RunningDaemon,
+) -> None:
+    daemon.config.write_text('trust = "all"\n[defaults]\nsandbox = "none"\n')
+    daemon.reload()
+    daemon.tool("t", TOOLS)
+    below = daemon.project / "below"
+    for _ in range(3):
+        below.mkdir()
+        async with daemon.connect(directory=str(below)) as session:
+            outcome = await session.call("t_change", {"how": f"os.rmdir({str(below)!r})"})
+            assert "changed for good its directory" in outcome.check().text
+            below.mkdir()
+            (await session.call("t_honest")).check()
+        below.rmdir()
+
+
 def test_each_row_of_the_table_of_scripts_is_tried() -> None:
     table = SCRIPT.read_text().partition("export const ROWS")[2].partition("/** The state")[0]
     assert re.findall(r'(?:name: |propertiesOf\()"([^"]+)"', table) == list(OF_SCRIPT)
