@@ -70,9 +70,7 @@ def tools(values: dict[str, str]) -> str:
 async def test_a_value_is_written_as_python_writes_its_neighbour(daemon: RunningDaemon) -> None:
     save(daemon, "some.ts", tools(WRITTEN))
     async with daemon.connect() as session:
-        told = {
-            value: (await session.call(f"some_v{number}")).text for number, value in enumerate(WRITTEN)
-        }
+        told = {value: (await session.call(f"some_v{number}")).text for number, value in enumerate(WRITTEN)}
     assert told == WRITTEN
 
 
@@ -101,9 +99,11 @@ COMMON = {
     "babel": (f"exports.__esModule = true\nexports.default = {BODY}", {"babel"}),
     "named": (f"{MARK}exports.default = {BODY}\nexports.other = {BODY}", {"named", "named_other"}),
     "bundled": (
-        f"const all = {{}}\nfor (const name of ['default', 'more']) {{ const tool = {BODY}; "
-        "Object.defineProperty(all, name, { get: () => tool, enumerable: true }) }\n"
-        "module.exports = Object.defineProperty(all, '__esModule', { value: true })",
+        (
+            f"const all = {{}}\nfor (const name of ['default', 'more']) {{ const tool = {BODY}; "
+            "Object.defineProperty(all, name, { get: () => tool, enumerable: true }) }\n"
+            "module.exports = Object.defineProperty(all, '__esModule', { value: true })"
+        ),
         {"bundled", "bundled_more"},
     ),
     "plain": (f"module.exports = {BODY}", {"plain"}),
