@@ -1,5 +1,7 @@
 // What a tool returned, as the parts of a result. The shapes are those of other systems' tools.
 
+import { isUtf8 } from "node:buffer";
+
 import { FrameError } from "./frames.mjs";
 
 const DATA_URL = /^data:(image\/[^;,]+);base64,(.*)$/s;
@@ -17,6 +19,7 @@ export class ResultError extends Error {}
 export function normalise(value) {
     if (value === undefined || value === null) return { blocks: [text("(no output)")] };
     if (typeof value === "string") return { blocks: [text(value)] };
+    if (isBytes(value)) return { blocks: [text(decoded(value))] };
     const shaped = isPlain(value) ? shapeOf(value) : null;
     if (shaped !== null) return shaped;
     const data = json(value);
@@ -70,23 +73,76 @@ function text(value) {
     return { type: "text", text: value };
 }
 
-/** Returns a value as JSON. Throws ResultError for one that JSON cannot carry. */
+/** Returns a value as JSON. Throws ResultError for one that JSON cannot carry, which JSON.stringify would leave out. */
 export function json(value) {
     let data;
     try {
-        data = JSON.stringify(value, (_, each) => {
+        data = JSON.stringify(value, function (key, each) {
             if (typeof each === "string") return each.toWellFormed();
             if (typeof each === "bigint") return each.toString();
             if (typeof each === "number" && !Number.isFinite(each)) return String(each); // JSON has no such number
-            if (each instanceof Map) return Object.fromEntries(each);
-            return each instanceof Set ? [...each] : each;
+            if (typeof each === "function" || typeof each === "symbol") throw withoutJson(each);
+            if (typeof each !== "object") return each;
+            return carried(this[key], each); // before its toJSON, and after
         });
     } catch (error) {
+        if (error instanceof ResultError) throw error;
         throw new ResultError(`The tool's result cannot be written as JSON: ${error.message}`);
     }
     if (data === undefined)
         throw new ResultError(`The tool returned a ${typeof value}, which cannot be written as JSON.`);
     return data;
+}
+
+/** Returns what JSON.stringify writes of an object: in `value` it is as the tool made it, in `plain` as its toJSON says. */
+function carried(value, plain) {
+    if (isBytes(value)) return decoded(value);
+    if (value instanceof Date) return plain ?? String(value); // "Invalid Date"
+    if (plain === null || Array.isArray(plain)) return plain;
+    if (ArrayBuffer.isView(plain)) return [...plain];
+    if (plain instanceof Map || plain[Symbol.toStringTag] === "Headers") return Object.fromEntries(plain);
+    if (plain instanceof Set) return [...plain];
+    if (plain instanceof RegExp) return plain.source;
+    if (plain instanceof Error || Symbol.asyncIterator in plain || isEmptyInstance(plain))
+        throw withoutJson(plain);
+    return plain;
+}
+
+function isBytes(value) {
+    return (
+        value instanceof Uint8Array ||
+        value instanceof ArrayBuffer ||
+        value instanceof DataView ||
+        value instanceof SharedArrayBuffer
+    );
+}
+
+function decoded(bytes) {
+    const whole = ArrayBuffer.isView(bytes)
+        ? Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+        : Buffer.from(bytes);
+    if (!isUtf8(whole))
+        throw new ResultError(
+            `The tool returned ${whole.length} bytes that are no UTF-8 text; a picture is returned as { content: [{ type: "image", data, mimeType }] } with its bytes in base64, anything else is best written to a file.`,
+        );
+    return whole.toString();
+}
+
+/** Whether what an object of a class holds is nowhere that JSON.stringify looks: a Response, a generator, a WeakMap. */
+function isEmptyInstance(value) {
+    const above = Object.getPrototypeOf(value);
+    if (above === null || above === Object.prototype) return false;
+    return Object.keys(value).length === 0 && ![Number, String, Boolean].some((each) => value instanceof each);
+}
+
+function withoutJson(value) {
+    const kind =
+        typeof value === "object"
+            ? (value[Symbol.toStringTag] ?? value.constructor?.name ?? "object")
+            : typeof value;
+    return new ResultError(
+        `The tool returned something of type ${kind} that has no JSON form. Return text or plain data.`,
+    );
 }
 
 function isPlain(value) {

@@ -16,12 +16,13 @@ const NAME_CHARACTERS_MAX = 100;
 const MESSAGE_CHARACTERS_MAX = 1_000;
 
 /**
- * Returns {tools, problems, options} of a module's exports. `source` is its text; `stem` is the file's name without its
+ * Returns {tools, problems, options} of a module. `source` is its text; `stem` is the file's name without its
  * ending; only with `describe` a tool has the schema of its arguments, which takes long. A tool is {name, description,
  * input, execute}; `options` are those of all tools. A file that pushes pending actions has a tool that decides about
  * them, and one that hears session events an export for these.
  */
-export async function toolsOf(exported, source, stem, describe) {
+export async function toolsOf(module, source, stem, describe) {
+    const exported = transpiled(module);
     const tools = new Map();
     const problems = [];
     const values = [];
@@ -64,6 +65,12 @@ export async function toolsOf(exported, source, stem, describe) {
     const handlers = handlersOf(exported, values);
     if (handlers.length) tools.set(ON_SESSION, teller(handlers));
     return { tools, problems, options: waits ? { isolation: "session" } : {} };
+}
+
+/** Returns the exports of a module; those of one that a compiler has made CommonJS stand below `default`. */
+function transpiled(module) {
+    const inner = module.default;
+    return inner !== null && typeof inner === "object" && inner.__esModule === true ? inner : module;
 }
 
 /** Returns the description of tools and problems as the daemon reads it. */
