@@ -205,7 +205,7 @@ with open({str(daemon.project / "large")!r}, "wb") as file:
     outcome = await exceed(daemon, body, file_size="1MiB")
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "file_size")
     assert re.match(r"a file of 1 MiB after .*; OSError: .*File too large", outcome.message), outcome.message
-    assert 'toolcell config set tool.bomb.file_size 2MiB' in outcome.message
+    assert "toolcell config set tool.bomb.file_size 2MiB" in outcome.message
     assert (daemon.project / "large").stat().st_size <= 2**20
 
 
@@ -236,7 +236,7 @@ async def test_many_files_together_are_held(daemon: RunningDaemon, sandbox: str)
         pytest.skip(outcome.message)
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
     assert re.match(r"([\d.]+ MiB of )?8 MiB in its temporary directory after ", outcome.message)
-    assert 'toolcell config set tool.bomb.disk 16MiB' in outcome.message
+    assert "toolcell config set tool.bomb.disk 16MiB" in outcome.message
 
 
 SHORT_LIVED = """
@@ -253,7 +253,7 @@ async def test_a_full_disk_is_told_of_a_file_that_is_deleted_by_then(daemon: Run
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
     # The first of the two is the daemon's, where it looked at the full disk before the file was gone.
     assert re.match(r"(4 MiB of )?4 MiB in its temporary directory after ", outcome.message), outcome.message
-    assert 'toolcell config set tool.bomb.disk 8MiB' in outcome.message
+    assert "toolcell config set tool.bomb.disk 8MiB" in outcome.message
 
 
 async def test_an_enospc_that_is_raised_by_a_library_is_its_own(daemon: RunningDaemon) -> None:
