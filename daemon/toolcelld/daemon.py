@@ -188,6 +188,11 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             host, os.path.expanduser("~"), hidden, self.environment, self._packages, self.options.umask
         )
 
+    async def recall_trust(self) -> None:
+        """Read which projects are trusted; where that cannot be read, what is known stays."""
+        if self.services.store.durable:
+            self._rule(trusts=await trust.recall(self.services.store))
+
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on. Return whether the decision was stored."""
         self._rule(trusts=self.services.ruleset.trusts.beside(trusted))

@@ -252,9 +252,9 @@ def test_check_tells_what_was_not_granted_and_not_used(daemon: Project) -> None:
     told = " ".join(checked.err.split())
     assert checked.code == 0
     assert told == (
-        "Not granted, as the project is not trusted with it: what asks asks for. "
-        "Not used, as the project is not trusted: the programs that its configuration names. "
-        f"To see what it asks for, and to grant it: toolcell trust {daemon.directory}"
+        f"{daemon.directory} is not trusted. Held until it is trusted: add: the programs of {daemon.directory}/bin; "
+        f"asks: the network to api.example.org, the programs of {daemon.directory}/bin. "
+        f"To see what is asked for, and to grant it: toolcell trust {daemon.directory}"
     )
     assert daemon.run("check", "--quiet").err == ""
     assert daemon.run("trust", "--yes").code == 0

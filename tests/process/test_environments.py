@@ -412,7 +412,9 @@ async def test_a_tool_that_was_not_shown_when_its_project_was_trusted_says_how_i
     async with packages.connect() as session:
         outcome = await session.call("place", {})
         assert (outcome.kind.value, outcome.cause) == ("refused", "broken_tool")
-        assert f"To trust it: toolcell trust {packages.project}" in outcome.message
+        assert f"to grant it: toolcell trust {packages.project}" in outcome.message
+        assert "place is new since" in outcome.message
+        assert "could not be loaded then" in outcome.message
         await trusted()
         outcome = await session.call("place", {})
         assert outcome.kind.value == "ok", outcome

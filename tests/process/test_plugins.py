@@ -276,7 +276,7 @@ async def test_a_host_has_to_be_granted(confining: RunningDaemon) -> None:
             refused = await session.call("fetch", {"id": "x"})
             assert (refused.kind, refused.cause) == ("refused", "needs_grant")
             own = f"127.0.0.1:{server.getsockname()[1]}"
-            assert f"fetch needs the network, to {own}, and its project is not trusted" in refused.message
+            assert f"fetch needs the network to {own}. {confining.project} is not trusted" in refused.message
             assert (await session.call("it")).ok  # it needs none
 
 

@@ -25,7 +25,7 @@ from toolcelld.calls.permission import Permission
 from toolcelld.calls.run import Run
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
 from toolcelld.lifecycle import CALL, CallEvent, CallState, Machine
-from toolcelld.policy.interpreters import packages_not_granted
+from toolcelld.policy.interpreters import own_python
 from toolcelld.policy.ruleset import secret_missing
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
@@ -270,9 +270,10 @@ class Call(Machine[CallState, CallEvent]):
         line = f" line {failure.line}" if failure.line else ""
         assert self.plan is not None
         message = f"{self.plan.tool.path}{line}: {failure.message}"
-        if failure.missing_module and not self.plan.spec.requirements:
-            # It was described with its packages, as its project is trusted; the call gets what was granted for it.
-            message = f"{message}\n{packages_not_granted(self.plan.tool.file)}".rstrip()
+        if failure.missing_module and self.plan.tool.file.engine is None:
+            # It may be described with its packages, as its file is trusted; the call gets what was granted for it.
+            consent = self.session.services.ruleset.consent(self.plan.tool)
+            message = f"{message}\n{own_python(consent)}" if consent.why else message
         return Refusal(RefusalReason.BROKEN_TOOL, message)
 
     def prepare(self, text: str) -> None:

@@ -17,6 +17,7 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import ValidationError
@@ -135,16 +136,23 @@ class ConfigError(Exception):
         super().__init__("\n".join(lines))
 
 
-def load(paths: Sequence[str] | None = None, *, required: bool = False) -> Config:
+def load(
+    paths: Sequence[str] | None = None,
+    *,
+    required: bool = False,
+    instead: Mapping[str, bytes] = MappingProxyType({}),
+) -> Config:
     """The configuration of these files, the later on top; without paths those of the user.
 
+    `instead` has the content to take in place of a file's own, by path.
     A file that is not there is passed over, unless it is `required` or named by $TOOLCELL_CONFIG.
     Raises `ConfigError`.
     """
     named = os.environ.get("TOOLCELL_CONFIG")
     config = Config()
     for path in _paths.config_paths() if paths is None else paths:
-        raw = _read(path, required=required or (bool(named) and os.path.abspath(named or "") == path))
+        wanted = required or (bool(named) and os.path.abspath(named or "") == path)
+        raw = instead[path] if path in instead else _read(path, required=wanted)
         if raw is not None:
             try:
                 file = _parse(path, raw)

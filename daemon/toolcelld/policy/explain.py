@@ -6,6 +6,7 @@ The answers are read from the permit, which is what the cell enforces, and not d
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import re
 import shutil
@@ -13,9 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.catalog.discovery.sources import PROJECT, project_directory
+from toolcelld.catalog.discovery.sources import PROJECT
+from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.access import Access
 from toolcelld.files.paths import is_below
+from toolcelld.policy.consent import grant_command
 from toolcelld.policy.profiles import CONFIG_FILE, table_of
 from toolcelld.policy.ruleset import Permit
 from toolcelld.sandbox import landlock
@@ -70,6 +73,10 @@ def explain(permit: Permit, subject: str) -> Explanation:
 def summary(permit: Permit) -> Iterator[Explanation]:
     """Yield everything that a tool is given."""
     spec, policy, access = permit.spec, permit.spec.policy, permit.settings.access
+    if permit.consent.held:
+        yield _setting(
+            "held", ", ".join(permit.consent.held), f"{permit.consent.why}; {permit.consent.command}"
+        )
     yield _setting("sandbox", policy.enclosure, _sandbox(access))
     if policy.enclosure != "none":
         for place in policy.writable:
@@ -155,7 +162,7 @@ def _profile_with(permit: Permit, key: str, place: str) -> str:
     )
     if permit.tool.file.source != PROJECT:
         return lines
-    return f"{lines}\nThen, as a rule by name gives a tool of a project no more than it was trusted with:\n  toolcell trust {project_directory(permit.tool.file)}"
+    return f"{lines}\nThen, as a rule by name gives a tool of a project no more than it was trusted with:\n  {grant_command(permit.tool.file)}"
 
 
 def _host(permit: Permit, subject: str) -> Explanation:
@@ -168,11 +175,15 @@ def _host(permit: Permit, subject: str) -> Explanation:
         if fnmatch.fnmatchcase(subject, pattern) or fnmatch.fnmatchcase(host, pattern):
             rule = f"{pattern} in network, {access.origin('network', pattern)}"
             return Explanation("host", subject, True, "connect", rule)
-    need = f'@tool(network=["{host}"])'
+    # Without a port an entry means 80 and 443.
+    hosts = list(
+        dict.fromkeys((*policy.hosts, host if subject in (f"{host}:80", f"{host}:443") else subject))
+    )
     if permit.tool.file.source == PROJECT:
-        remedy = f"Ask for it in the tool's file, {need}, then: toolcell trust"
+        need = f"@tool(network={json.dumps(hosts)})"
+        remedy = f"Ask for it in the tool's file, {need}, then:\n  {grant_command(permit.tool.file)}"
     else:
-        remedy = f'[{table_of(name)}] network = ["{host}"] in {CONFIG_FILE}'
+        remedy = set_command(("tool", name, "network"), hosts)
     return Explanation("host", subject, False, "not connect", rule, remedy)
 
 
@@ -185,7 +196,7 @@ def _program(permit: Permit, subject: str) -> Explanation:
     path = dict(spec.environment).get("PATH", os.defpath)
     found = shutil.which(subject, path=path)
     if found is None:
-        remedy = f'[source.{spec.file.source}] programs = ["/directory/of/{subject}"] in {CONFIG_FILE}'
+        remedy = set_command(("source", spec.file.source, "programs"), [f"/directory/of/{subject}"])
         return Explanation("program", subject, False, "not start", f"it is not in PATH, {path}", remedy)
     reach = _path(permit, found, found)
     if not reach.allowed:
@@ -206,9 +217,9 @@ def _variable(permit: Permit, subject: str) -> Explanation:
         return Explanation(
             "variable", subject, False, "not read", "it is granted, and the daemon does not have it"
         )
-    remedy = f'[{table_of(name)}] env = ["{subject}"] in {CONFIG_FILE}'
+    remedy = set_command(("tool", name, "env"), [*access.env, subject])
     if spec.file.source == PROJECT:
-        remedy += ", then: toolcell trust"
+        remedy += f"\nThen: {grant_command(permit.tool.file)}"
     return Explanation("variable", subject, False, "not read", rule, remedy)
 
 

@@ -13,6 +13,7 @@ tools, then at the root of the worktree.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
@@ -28,18 +29,19 @@ from toolcelld.environments.requirements import (
     NO_REQUIREMENTS,
     Requirements,
     RequirementsError,
-    has_block,
     in_file,
 )
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import is_below, open_plain
+from toolcelld.policy.consent import Consent
 
 __all__ = [
+    "environment_of",
     "interpreter_of",
     "manifest_of",
     "missing_module",
     "opened_of",
-    "packages_not_granted",
+    "own_python",
     "requirements_of",
 ]
 
@@ -150,19 +152,31 @@ def requirements_of(file: ToolFile, *, trusted: bool) -> Requirements:
         raise Refusal(RefusalReason.BROKEN_TOOL, str(error)) from error
 
 
-def packages_not_granted(file: ToolFile) -> str:
-    """Return how a file that was not shown to the user gets the packages that it asks for; empty if it asks for none."""
-    if not (file.requires or has_block(file.content)):
-        return ""
-    return (
-        "It ran with Toolcell's own Python: packages are installed for trusted projects only, "
-        "and for files that were shown when it was trusted.\n"
-        f"  To trust it: toolcell trust {project_directory(file)}"
-    )
+def environment_of(file: ToolFile, root: str, *, found: bool) -> Iterator[str]:
+    """Yield what a file gets of interpreters, programs and packages once it is trusted, as a person reads it. Blocks.
+
+    Args:
+        file: The file.
+        root: As in `interpreter_of`.
+        found: Whether what nothing asks for counts, too: an environment that lies in the project.
+    """
+    if file.engine is None:
+        try:
+            packages = in_file(file.content).beside(file.requires).packages
+        except RequirementsError:
+            packages = ()
+        if packages:
+            yield f"the packages {', '.join(packages)}"
+        elif file.python is not None:
+            yield f"the interpreter {file.python}"
+        elif found and (executable := _found_by_itself(file, root)) is not None:
+            yield f"the environment {os.path.dirname(os.path.dirname(executable))}"
+    if file.programs:
+        yield f"the programs of {', '.join(file.programs)}"
 
 
 def missing_module(
-    file: ToolFile, module: str, interpreter: Interpreter | None, home: str, *, trusted: bool, config: str
+    file: ToolFile, module: str, interpreter: Interpreter | None, home: str, *, consent: Consent, config: str
 ) -> str:
     """Return how to get a module that a file could not import, and which interpreter was asked for it.
 
@@ -171,31 +185,26 @@ def missing_module(
         module: The name of the module.
         interpreter: What the cell had.
         home: The user's home directory.
-        trusted: As in `interpreter_of`.
+        consent: How the file stands with the trust in its project, with what it lacks for it.
         config: The path of the user's configuration, as it is shown.
     """
     if file.engine is not None:
-        return _missing_package(file, module, home, trusted=trusted)
+        return _missing_package(file, module, home, consent)
     package = module.partition(".")[0]
     if interpreter is not None:
         return (
             f"It ran with {interpreter.executable}. To install it there: "
             f"uv pip install --python {interpreter.executable} {package}"
         )
-    if not trusted and (told := packages_not_granted(file)):
-        return told
+    if consent.held:
+        return own_python(consent)
     executable = _found_by_itself(file)
-    if executable is not None and not trusted:
-        return (
-            f"It ran with Toolcell's own Python: the project has {os.path.dirname(os.path.dirname(executable))}, "
-            f"but it is not trusted.\n  To trust it: toolcell trust {project_directory(file)}"
-        )
     if executable is not None:
         try:
             find(executable, home)
         except InterpreterError as error:
             return f"It ran with Toolcell's own Python, as the project's cannot be used: {error}"
-    trust = "" if trusted else f"Then trust the project: toolcell trust {project_directory(file)}\n"
+    trust = f"Then trust the project: {consent.command}\n" if consent.why else ""
     return (
         "It ran with Toolcell's own Python. To have the package installed, begin the file with the package's name, "
         "which may differ from the module's:\n"
@@ -204,7 +213,12 @@ def missing_module(
     )
 
 
-def _missing_package(file: ToolFile, module: str, home: str, *, trusted: bool) -> str:
+def own_python(consent: Consent) -> str:
+    """Return why a file ran without what it would have if it were trusted, and the command that grants it."""
+    return f"It ran with Toolcell's own Python. {consent}"
+
+
+def _missing_package(file: ToolFile, module: str, home: str, consent: Consent) -> str:
     """Return how to get a package that a file in TypeScript or JavaScript imports."""
     parts = module.split("/")
     package = "/".join(parts[: 2 if module.startswith("@") else 1])
@@ -216,7 +230,7 @@ def _missing_package(file: ToolFile, module: str, home: str, *, trusted: bool) -
             f"  bun add --ignore-scripts {package}   or   npm install --ignore-scripts {package}"
         )
     project = f" {project_directory(file)}" if file.source == _PROJECT else ""
-    trust = "" if trusted else f"toolcell trust{project}   and then   "
+    trust = f"{consent.command}   and then   " if consent.why else ""
     return f"{cause} To install what {directory}/{MANIFEST} asks for:\n  {trust}toolcell prepare{project}"
 
 

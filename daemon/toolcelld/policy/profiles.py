@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from toolcelld.catalog.discovery.sources import ToolFile, project_directory
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.config.hosts import WHOLE, network_value, ports_of
-from toolcelld.config.resolution.access import Access
-from toolcelld.config.resolution.layers import Standing
+from toolcelld.config.resolution.access import Access, in_words
 from toolcelld.config.resolution.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import Place, is_below
+from toolcelld.policy.consent import Consent
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.project import Project
 from toolcelld.sandbox.policy import OPEN, Enclosure, SandboxPolicy
@@ -64,7 +64,7 @@ def _wanted(access: Access) -> tuple[Enclosure, ...]:
 
 
 def policy_of(
-    tool: str, file: ToolFile, settings: Settings, standing: Standing, project: Project, host_paths: HostPaths
+    tool: str, file: ToolFile, settings: Settings, consent: Consent, project: Project, host_paths: HostPaths
 ) -> SandboxPolicy:
     """The policy for the calls of a tool. Raises `Refusal`."""
     access = settings.access
@@ -72,7 +72,7 @@ def policy_of(
     lacking = settings.needs.lacking(access)
     lacking = Access(network=lacking.network if enclosure != "none" else (), secrets=lacking.secrets)
     if lacking:
-        raise _needs_grant(tool, file, lacking, access, standing)
+        raise _needs_grant(tool, lacking, access, consent)
     if enclosure == "baseline" and access.network and WHOLE not in access.network:
         raise Refusal(
             RefusalReason.NO_SANDBOX,
@@ -107,26 +107,10 @@ def _given(tool: str, access: Access, host: HostCapabilities) -> Enclosure:
     )
 
 
-def _needs_grant(tool: str, file: ToolFile, lacking: Access, access: Access, standing: Standing) -> Refusal:
-    wanted: list[str] = []
-    if lacking.network:
-        hosts = "" if WHOLE in lacking.network else f", to {', '.join(lacking.network)}"
-        wanted.append(f"the network{hosts}")
-    if lacking.secrets:
-        wanted.append(f"the secret{'s' * (len(lacking.secrets) > 1)} {', '.join(lacking.secrets)}")
-    what = " and ".join(wanted)
-    if standing is Standing.UNTRUSTED:
-        return Refusal(
-            RefusalReason.NEEDS_GRANT,
-            f"{tool} needs {what}, and its project is not trusted.\n"
-            f"  To see what its tools ask for, and to grant it: toolcell trust {project_directory(file)}",
-        )
-    if standing is Standing.CHANGED:
-        return Refusal(
-            RefusalReason.NEEDS_GRANT,
-            f"{tool} needs {what}, which it did not ask for when its project was trusted.\n"
-            f"  To see what is new, and to grant it: toolcell trust {project_directory(file)}",
-        )
+def _needs_grant(tool: str, lacking: Access, access: Access, consent: Consent) -> Refusal:
+    what = " and ".join(in_words(lacking))
+    if consent.why:
+        return Refusal(RefusalReason.NEEDS_GRANT, f"{tool} needs {what}. {consent}")
     network = network_value((*access.network, *lacking.network))
     lines = [f"network = {json.dumps(network)}"] if network else []
     if secrets := (*access.secrets, *lacking.secrets):

@@ -2,7 +2,7 @@
 
 A `Ruleset` is a value. A change of any of its parts makes a new one, so a cache of permits compares two references.
 
-    standing    whether rules by name may give the tool something         `trust`
+    consent     whether rules by name may give the tool something         `trust`, `consent`
     settings    its limits and switches                                   `settings.resolve`
     access      what it may do                                            `access.decide`
     policy      that, as its cell enforces it                             `profiles.policy_of`
@@ -29,7 +29,7 @@ from toolcelld.catalog.hooks import Hook
 from toolcelld.config.hosts import WHOLE
 from toolcelld.config.load import Config
 from toolcelld.config.resolution import access
-from toolcelld.config.resolution.access import NOTHING, Access
+from toolcelld.config.resolution.access import NOTHING, Access, in_words
 from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
 from toolcelld.config.resolution.layers import Says, Standing
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, lower, resolve
@@ -39,7 +39,8 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import FLAVOURS, MARKERS, project_places
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.interpreters import interpreter_of, missing_module, requirements_of
+from toolcelld.policy.consent import COMPLETE, Consent, consent_to, grant_command
+from toolcelld.policy.interpreters import environment_of, interpreter_of, missing_module, requirements_of
 from toolcelld.policy.profiles import CONFIG_FILE, HostPaths, policy_of, policy_of_describing
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
@@ -61,6 +62,7 @@ class Permit:
     tool: ToolInfo
     settings: Settings
     spec: CellSpec  # for a call that lowers no limit
+    consent: Consent = COMPLETE  # what of it waits for trust
 
     def cell(self, session_id: str, limits: Limits) -> CellSpec:
         """The cell for a call of a session, under the limits that it lowers."""
@@ -86,14 +88,46 @@ class Ruleset:
     trusts: Trusts = field(default_factory=Trusts)
     hooks: tuple[Hook, ...] = ()  # in the order of the configuration
 
-    def standing(self, tool: ToolInfo) -> tuple[Standing, Says]:
-        """Return what rules by name may give a tool, and the most of what it asks for that the trust in it allows."""
-        if self._needs_no_trust(tool.file):
-            return Standing.FULL, self._most_without_trust(tool.file)
-        shown = self._shown(tool)
-        if shown is None:
-            return Standing.UNTRUSTED, most_of(NOTHING)
-        return Standing.CHANGED if self.asked(tool).lacking(shown) else Standing.FULL, most_of(shown)
+    def consent(self, tool: ToolInfo) -> Consent:
+        """Decide how a tool stands with the trust in its project."""
+        file = tool.file
+        if self._needs_no_trust(file):
+            return Consent(Standing.FULL, self._most_without_trust(file))
+        if why := consent_to(self.trusts, file, tool.name):
+            return Consent(Standing.UNTRUSTED, most_of(NOTHING), why, grant_command(file))
+        shown = self._shown(tool) or NOTHING
+        if self.asked(tool).lacking(shown):
+            why = f"{tool.name} asks for more than when {project_directory(file)} was trusted"
+            return Consent(Standing.CHANGED, most_of(shown), why, grant_command(file))
+        return Consent(Standing.FULL, most_of(shown))
+
+    def consent_to_file(self, file: ToolFile) -> Consent:
+        """Decide how a file stands with the trust in its project, whatever its tools are."""
+        if self._needs_no_trust(file) or not (why := consent_to(self.trusts, file)):
+            return COMPLETE
+        return Consent(Standing.UNTRUSTED, most_of(NOTHING), why, grant_command(file))
+
+    def with_held(self, consent: Consent, file: ToolFile, tool: ToolInfo | None = None) -> Consent:
+        """Return a decision with what waits for it. Blocks on the file system.
+
+        Args:
+            consent: The decision.
+            file: The file.
+            tool: A tool of it; None, the default, for the file alone.
+        """
+        if not consent.why:
+            return consent
+        held: list[str] = []
+        if tool is not None:
+            lacking = self.asked(tool).lacking(self._shown(tool) or NOTHING)
+            held += in_words(lacking)
+            limits = self._resolved(tool.name, tool.declared, file, consent).held
+            held += (f"{key} {value}" for key, value in limits.items())
+        if consent.standing is Standing.UNTRUSTED:
+            # What a project only happens to have is news where the file was loaded with it, and its calls are not.
+            found = tool is None or self.trusts_file(file)
+            held += environment_of(file, self.root_of(file) if found else "", found=found)
+        return replace(consent, held=tuple(held))
 
     def is_trusted(self, tool: ToolInfo) -> bool:
         """Whether a tool is the user's own, or was shown when its project was trusted."""
@@ -120,29 +154,34 @@ class Ruleset:
 
     def settings(self, tool: ToolInfo) -> Settings:
         """Return the settings that hold for a tool."""
-        return self._resolved(tool.name, tool.declared, tool.file, *self.standing(tool))
+        return self._resolved(tool.name, tool.declared, tool.file, self.consent(tool))
 
     def _resolved(
-        self, name: str, declared: Mapping[str, object], file: ToolFile, standing: Standing, most: Says
+        self, name: str, declared: Mapping[str, object], file: ToolFile, consent: Consent
     ) -> Settings:
         preset = PRESETS.get(file.flavour, NO_PRESET)
-        return resolve(self.config, name, declared, file.source, standing, most, file.asked, preset)
+        settings = resolve(
+            self.config, name, declared, file.source, consent.standing, consent.most, file.asked, preset
+        )
+        # A rule by name loosens nothing for a tool of a project that is not trusted as it is.
+        return replace(settings, grant=consent.command) if consent.command else settings
 
     def permit(self, tool: ToolInfo, project: Project, directory: str) -> Permit:
         """The permit for the calls of a tool in a session with that directory. Raises `Refusal`."""
         name, file = tool.name, tool.file
-        standing, most = self.standing(tool)
-        if not project.trustworthy and not self._needs_no_trust(file):
-            standing, most = Standing.UNTRUSTED, most_of(NOTHING)  # others can write there now
-        settings = self._resolved(name, tool.declared, file, standing, most)
+        consent = self.consent(tool)
+        if not self._needs_no_trust(file) and (fault := self._fault(file, project)):
+            consent = Consent(Standing.UNTRUSTED, most_of(NOTHING), fault, grant_command(file))
+        settings = self._resolved(name, tool.declared, file, consent)
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, switched_off(name))
-        trusted = standing is not Standing.UNTRUSTED
+        trusted = consent.standing is not Standing.UNTRUSTED
         if not trusted and self.config.trust == "ask":
-            raise _untrusted(file, name)
+            raise _untrusted(name, consent)
         file = file if trusted else _without_programs(file)
-        interpreter = self._interpreter(file, project.directory, trusted=trusted)
-        policy = policy_of(name, file, settings, standing, project, self.host_paths)
+        root = file.project or project.directory
+        interpreter = self._interpreter(file, root, trusted=trusted)
+        policy = policy_of(name, file, settings, consent, project, self.host_paths)
         secrets = settings.access.secrets
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
@@ -157,7 +196,18 @@ class Ruleset:
             fresh=settings.isolation == "call",
             tests=self.config.tests,
         )
-        return Permit(tool, settings, spec)
+        return Permit(tool, settings, spec, consent)
+
+    def _fault(self, file: ToolFile, project: Project) -> str:
+        """Return why the project of a file cannot be trusted now, as a clause; empty where it can."""
+        if file.project and file.project != project.directory:  # called from elsewhere, by its path
+            try:
+                project = self.find_project(file.project)
+            except OSError as error:
+                return f"{file.project} cannot be read: {error.strerror}"
+        if project.trustworthy:
+            return ""
+        return f"{project.directory} cannot be trusted now, as {project.fault or project.unread}"
 
     def hook_cell(self, hook: Hook, project: Project, directory: str) -> CellSpec | None:
         """The cell of a hook for the calls of a session; None for a hook that cannot be used. Raises `Refusal`.
@@ -203,15 +253,17 @@ class Ruleset:
         be read is left out. Describing a file runs it, so with trust = "ask" an untrusted one is not described.
         Raises `Refusal`.
         """
-        standing, most = Standing.FULL, self._most_without_trust(file)
-        if not self._needs_no_trust(file):
-            trust = self.trusts.of(file)
-            standing = Standing.UNTRUSTED if trust is None else Standing.CHANGED
-            most = {**most_of(NOTHING if trust is None else trust.together(file)), "env": ()}
-        trusted = standing is not Standing.UNTRUSTED
+        consent = self.consent_to_file(file)
+        trusted = consent.standing is not Standing.UNTRUSTED
         if not trusted and self.config.trust == "ask":
-            raise _untrusted(file, os.path.basename(file.path))
-        settings = self._resolved(file.stem, {"secrets": [*self.config.secrets]}, file, standing, most)
+            raise _untrusted(os.path.basename(file.path), consent)
+        if self._needs_no_trust(file):
+            consent = Consent(Standing.FULL, self._most_without_trust(file))
+        else:
+            trust = self.trusts.of(file)
+            most = {**most_of(NOTHING if trust is None else trust.together(file)), "env": ()}
+            consent = replace(consent, standing=Standing.CHANGED if trusted else consent.standing, most=most)
+        settings = self._resolved(file.stem, {"secrets": [*self.config.secrets]}, file, consent)
         file = file if trusted else _without_programs(file)
         root = ""
         # Scripts look upwards for what they import, also in a project that is not trusted; its calls may read it, too.
@@ -245,9 +297,9 @@ class Ruleset:
 
     def remedy(self, file: ToolFile, module: str, interpreter: Interpreter | None) -> str:
         """How to get a module that a file could not import with that interpreter."""
-        trusted = self.trusts_file(file)
+        consent = self.with_held(self.consent_to_file(file), file)
         return missing_module(
-            file, module, interpreter, self.host_paths.home, trusted=trusted, config=CONFIG_FILE
+            file, module, interpreter, self.host_paths.home, consent=consent, config=CONFIG_FILE
         )
 
     def _spec(
@@ -276,12 +328,8 @@ class Ruleset:
         return spec.beside(interpreter) if not spec.requirements else spec
 
 
-def _untrusted(file: ToolFile, name: str) -> Refusal:
-    return Refusal(
-        RefusalReason.UNTRUSTED,
-        f'{name} stands in a project that is not trusted, and trust = "ask".\n'
-        f"  To see what its tools ask for, and to trust them: toolcell trust {project_directory(file)}",
-    )
+def _untrusted(name: str, consent: Consent) -> Refusal:
+    return Refusal(RefusalReason.UNTRUSTED, f'{name} is not run with trust = "ask". {consent}')
 
 
 def _without_programs(file: ToolFile) -> ToolFile:

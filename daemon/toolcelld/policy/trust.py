@@ -13,8 +13,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
 from toolcelld.catalog.discovery.sources import ToolFile, project_directory
@@ -61,15 +61,41 @@ class Trusted:
 
     def covers(self, file: ToolFile) -> bool:
         """Whether the trust is in this file, with its code and its interpreter of now."""
-        return (
-            any(path == self.path_of(file) for path, _ in self.tools)
-            and (not self.pins or (file.digest in self.pins and not file.uncovered))
-            and (file.python or "", file.programs) == (self.python, self.programs)
-        )
+        return not self.fault_of(file)
+
+    def fault_of(self, file: ToolFile) -> str:
+        """Return why the trust is not in this file, as a clause; empty where it is."""
+        name, project = self.path_of(file), self.directory
+        if not any(path == name for path, _ in self.tools):
+            return f"{name} is new since {project} was trusted"
+        if self.pins and (file.digest not in self.pins or file.uncovered):
+            return f"{name} has other code than {project} was trusted with"
+        if (file.python or "") != self.python:
+            now = f"is {file.python}" if file.python else "is Toolcell's own"
+            return f"{project} was trusted with another interpreter; now it {now}"
+        if file.programs != self.programs:
+            return f"{project} has other directories of programs than it was trusted with"
+        return ""
 
     def shown(self, file: ToolFile, tool: str) -> Access | None:
         """Return what was shown of a tool, or None if it is new."""
         return self.tools.get((self.path_of(file), tool))
+
+    def joined_to(self, before: Trusted | None, *, seen: Callable[[str], bool]) -> Trusted:
+        """Return the trust with what was shown before of files that this look could not see.
+
+        Another interpreter, other programs or a pin are another trust: nothing of the one before is kept.
+
+        Args:
+            before: The trust in the same directory until now.
+            seen: Whether a look would have seen a file, by its path as `tools` has it.
+        """
+        if before is None or before.pins or self.pins:
+            return self
+        if (before.python, before.programs) != (self.python, self.programs):
+            return self
+        kept = {place: shown for place, shown in before.tools.items() if not seen(place[0])}
+        return replace(self, tools={**kept, **self.tools})
 
     def together(self, file: ToolFile | None = None) -> Access:
         """Return what was shown of all tools of a file together, or of all files."""

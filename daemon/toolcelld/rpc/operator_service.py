@@ -306,7 +306,8 @@ class Operator(rpc.OperatorServicer):
 
     async def GetTrust(self, request: pb.GetTrustRequest, context: Context) -> pb.GetTrustResponse:
         async with refusals(context):
-            found = (await self._trust_request(request.directory)).encoded()
+            asked = await self._trust_request(request.directory)
+            found = await look(asked.catalog.directory, asked.encoded)
             found.notices.extend(self._notices)
             return found
         raise AssertionError
@@ -321,6 +322,10 @@ class Operator(rpc.OperatorServicer):
                     quota=f"trusted projects: {TRUSTED_MAX}",
                 )
             await self._check_owners(trust_request.catalog.directory)
+            await (
+                self._daemon.recall_trust()
+            )  # another daemon of this user may have been told of a file by its path
+            trust_request = dataclasses.replace(trust_request, ruleset=self._services.ruleset)
             trusted = trust_request.granted(request.digest, pinned=request.pinned)
             if not (kept := await self._daemon.trust(trusted)):
                 logger.warning(
@@ -398,6 +403,8 @@ class Operator(rpc.OperatorServicer):
             ruleset = self._services.ruleset
             project = await self._project(catalog.directory)
             permit = ruleset.permit(tool, project, catalog.directory)
+            consent = await look(catalog.directory, ruleset.with_held, permit.consent, tool.file, tool)
+            permit = dataclasses.replace(permit, consent=consent)
             answers = (
                 [await asyncio.to_thread(explain, permit, request.subject)]
                 if request.subject

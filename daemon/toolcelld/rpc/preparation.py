@@ -25,6 +25,7 @@ from toolcelld.environments.packages import INSTALLED, PackagesError, read_manif
 from toolcelld.environments.requirements import has_block
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.looks import look
+from toolcelld.policy.consent import grant_command
 from toolcelld.policy.interpreters import manifest_of, opened_of
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX
 
@@ -93,7 +94,7 @@ def _steps(daemon: Daemon, directory: str) -> list[_Step]:
         step = (_of_script if file.engine is not None else _of_python)(daemon, file, path)
         if step is not None:
             allowed = step.state == "present" or _is_trusted(daemon, file)
-            steps[path] = step if allowed else _refused(file, path)
+            steps[path] = step if allowed else _refused(daemon, file, path)
     return list(steps.values())
 
 
@@ -117,12 +118,10 @@ def _is_trusted(daemon: Daemon, file: ToolFile) -> bool:
         return False
 
 
-def _refused(file: ToolFile, path: str) -> _Step:
-    project = project_directory(file)
-    message = (
-        f"nothing is installed for a project that is not trusted.\n  To trust it: toolcell trust {project}"
-    )
-    return _Step(path, "refused", message)
+def _refused(daemon: Daemon, file: ToolFile, path: str) -> _Step:
+    consent = daemon.services.ruleset.consent_to_file(file)
+    why = str(consent) if consent.why else f"See why: {grant_command(file)}"
+    return _Step(path, "refused", f"nothing is installed for what is not trusted. {why}")
 
 
 def _of_script(daemon: Daemon, file: ToolFile, directory: str) -> _Step | None:
@@ -148,7 +147,7 @@ def _of_python(daemon: Daemon, file: ToolFile, path: str) -> _Step | None:
     except Refusal as refusal:
         return _Step(path, "failed", refusal.message)
     if not spec.requirements:
-        return None if daemon.services.ruleset.trusts_file(file) else _refused(file, path)
+        return None if daemon.services.ruleset.trusts_file(file) else _refused(daemon, file, path)
     message = f"{', '.join(spec.requirements.packages) or f'Python {spec.requirements.python}'}, by uv"[:500]
     if daemon.services.packages.is_built(spec):
         return _Step(path, "present", message)

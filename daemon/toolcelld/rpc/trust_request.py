@@ -6,13 +6,18 @@ one look. Its digest is the proof of that: other code by the time of the grant i
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import dataclass, replace
 
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
-from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, project_directory
+from toolcelld.catalog.discovery.sources import PROJECT, PROJECT_PLUGINS, ToolFile, project_directory
 from toolcelld.config.resolution.access import NOTHING
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.files.paths import is_below
+from toolcelld.flavours import project_places
+from toolcelld.policy.interpreters import environment_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted, digest_of
 from toolcelld.rpc.messages.encoding import encode_problem, timestamp
@@ -79,6 +84,21 @@ class TrustRequest:
                 f"{self.catalog.directory} cannot be trusted: {reason}. Move the tools to a directory of their own.",
                 field="directory",
             )
+        known = self.ruleset.trusts.by_directory.get(self.catalog.directory)
+        by_path = any(file.project for file in self.files)
+        if known is not None and known.pins and self.ruleset.config.only:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"{self.catalog.directory} is trusted with its code of then, which one file cannot be added to.\n"
+                f"  To trust all of it as it is now: toolcell trust --digest {shlex.quote(self.catalog.directory)}",
+                field="directory",
+            )
+        if pinned and by_path:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                "a file that lies in no directory of tools cannot be pinned: trust it without --digest.",
+                field="pinned",
+            )
         first = self.files[0] if self.files else None
         trusted = Trusted(
             self.catalog.directory,
@@ -88,15 +108,24 @@ class TrustRequest:
         )
         shown = {(trusted.path_of(file), ""): NOTHING for file in self.files}
         shown |= {(trusted.path_of(tool.file), tool.name): self.ruleset.asked(tool) for tool in self.tools}
-        return replace(trusted, tools=shown)
+        places = tuple(
+            os.path.join(self.catalog.directory, place) for place in (*project_places(), PROJECT_PLUGINS)
+        )
+        only = self.ruleset.config.only
+
+        def seen(path: str) -> bool:
+            place = os.path.join(self.catalog.directory, path)
+            return place in only if only else any(is_below(place, each) for each in places)
+
+        return replace(trusted, tools=shown).joined_to(known, seen=seen)
 
     def encoded(self) -> pb.GetTrustResponse:
-        """As operators see it."""
+        """As operators see it. Blocks on the file system."""
         section = self.ruleset.config.sources.get(PROJECT)
         known = self.ruleset.trusts.by_directory.get(self.catalog.directory)
         return pb.GetTrustResponse(
             directory=self.catalog.directory,
-            state=self.ruleset.trusts.state(self.catalog.directory, self.files),
+            state=self._state,
             digest=digest_of(self.files),
             tools=[self._asks(tool, known) for tool in sorted(self.tools, key=lambda tool: tool.name)],
             env=section.env if section is not None else (),
@@ -104,12 +133,26 @@ class TrustRequest:
             python=next((file.python for file in self.files if file.python), ""),
             requires=dict.fromkeys(package for file in self.files for package in file.requires),
             trust=encode_trusted(known) if known is not None else None,
+            files=[asks for file in self.files if (asks := self._file_asks(file)).gets],
             problems=[
                 encode_problem(problem) for problem in self.catalog.problems if problem.reason == "broken"
             ],
         )
 
+    @property
+    def _state(self) -> str:
+        state = self.ruleset.trusts.state(self.catalog.directory, self.files)
+        if state != "untrusted" and any(self.ruleset.consent(tool).why for tool in self.tools):
+            return "changed"
+        return state
+
+    def _file_asks(self, file: ToolFile) -> pb.FileAsks:
+        consent = self.ruleset.consent_to_file(file)
+        gets = environment_of(file, self.ruleset.root_of(file), found=True)
+        return pb.FileAsks(path=file.path, why=consent.why, command=consent.command, gets=gets)
+
     def _asks(self, tool: ToolInfo, known: Trusted | None) -> pb.ToolAsks:
+        consent = self.ruleset.with_held(self.ruleset.consent(tool), tool.file, tool)
         asked = self.ruleset.asked(tool)
         shown = known.shown(tool.file, tool.name) if known is not None and known.covers(tool.file) else None
         return pb.ToolAsks(
@@ -120,6 +163,9 @@ class TrustRequest:
             env=asked.env,
             sandbox=asked.profile,
             state="new" if shown is None else "more" if asked.lacking(shown) else "granted",
+            why=consent.why,
+            command=consent.command,
+            held=consent.held,
         )
 
 

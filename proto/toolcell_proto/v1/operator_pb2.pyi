@@ -1012,6 +1012,7 @@ class GetTrustResponse(_message.Message):
     PROBLEMS_FIELD_NUMBER: _builtins.int
     REQUIRES_FIELD_NUMBER: _builtins.int
     NOTICES_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
     """The resolved directory."""
     state: _builtins.str
@@ -1054,6 +1055,10 @@ class GetTrustResponse(_message.Message):
     def notices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is lost of the records of trust, or cannot be kept, and what to do, for display; empty where all is well."""
 
+    @_builtins.property
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___FileAsks]:
+        """The files of it whose packages, interpreter or programs wait for trust."""
+
     def __init__(
         self,
         *,
@@ -1068,14 +1073,51 @@ class GetTrustResponse(_message.Message):
         problems: _abc.Iterable[_toolcell_pb2.Problem] | None = ...,
         requires: _abc.Iterable[_builtins.str] | None = ...,
         notices: _abc.Iterable[_builtins.str] | None = ...,
+        files: _abc.Iterable[Global___FileAsks] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["trust", b"trust"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "env", b"env", "notices", b"notices", "problems", b"problems", "programs", b"programs", "python", b"python", "requires", b"requires", "state", b"state", "tools", b"tools", "trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "env", b"env", "files", b"files", "notices", b"notices", "problems", b"problems", "programs", b"programs", "python", b"python", "requires", b"requires", "state", b"state", "tools", b"tools", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetTrustResponse: _TypeAlias = GetTrustResponse  # noqa: Y015
+
+@_typing.final
+class FileAsks(_message.Message):
+    """What one file gets once it is trusted, for all tools of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    COMMAND_FIELD_NUMBER: _builtins.int
+    GETS_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """The path of the file."""
+    why: _builtins.str
+    """Why it does not have that, in the words of a refused call; empty where it has it."""
+    command: _builtins.str
+    """The command that shows and grants it."""
+    @_builtins.property
+    def gets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it gets, for display: packages, the interpreter, programs."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        why: _builtins.str = ...,
+        command: _builtins.str = ...,
+        gets: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "gets", b"gets", "path", b"path", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FileAsks: _TypeAlias = FileAsks  # noqa: Y015
 
 @_typing.final
 class ToolAsks(_message.Message):
@@ -1090,6 +1132,9 @@ class ToolAsks(_message.Message):
     ENV_FIELD_NUMBER: _builtins.int
     SANDBOX_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    COMMAND_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The name of the tool."""
     path: _builtins.str
@@ -1098,6 +1143,10 @@ class ToolAsks(_message.Message):
     """The weaker sandbox that a rule with its name gives it; empty for none."""
     state: _builtins.str
     """"granted" (all of it was shown before), "more" (a part was), or "new"."""
+    why: _builtins.str
+    """Why it does not have all that it would get, in the words of a refused call; empty where it has."""
+    command: _builtins.str
+    """The command that shows and grants that."""
     @_builtins.property
     def network(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Hosts on the network; "*" is the whole network."""
@@ -1110,6 +1159,10 @@ class ToolAsks(_message.Message):
     def env(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Variables that rules with its name, or the project's configuration, pass to it."""
 
+    @_builtins.property
+    def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it does not have until then, for display: limits that its file raises are among it."""
+
     def __init__(
         self,
         *,
@@ -1120,10 +1173,13 @@ class ToolAsks(_message.Message):
         env: _abc.Iterable[_builtins.str] | None = ...,
         sandbox: _builtins.str = ...,
         state: _builtins.str = ...,
+        why: _builtins.str = ...,
+        command: _builtins.str = ...,
+        held: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["env", b"env", "network", b"network", "path", b"path", "sandbox", b"sandbox", "secrets", b"secrets", "state", b"state", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "env", b"env", "held", b"held", "network", b"network", "path", b"path", "sandbox", b"sandbox", "secrets", b"secrets", "state", b"state", "tool", b"tool", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

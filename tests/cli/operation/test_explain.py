@@ -120,7 +120,8 @@ def test_a_variable_and_a_program(confined: Project) -> None:
     assert asked(confined, "HOME")["allowed"] is tried(confined, variable="HOME")["variable"] is True
     told = asked(confined, "AWS_KEY")
     assert told["allowed"] is tried(confined, variable="AWS_KEY")["variable"] is False
-    assert '[tool.reaches] env = ["AWS_KEY"]' in told["remedy"]
+    assert "toolcell config set tool.reaches.env" in told["remedy"]
+    assert "AWS_KEY" in told["remedy"]
     assert asked(confined, "sh")["allowed"] is tried(confined, program="sh")["program"] is True
     told = asked(confined, "nothing-like-this")
     assert told["allowed"] is tried(confined, program="nothing-like-this")["program"] is False

@@ -190,7 +190,7 @@ def test_a_normal_return_after_the_time_out_has_timed_out_all_the_same() -> None
     assert verdict.stopped == "settled"
     assert verdict.message == (
         "120.0 s; it stopped by itself 1 ms later, and so did what it had started.\n"
-        'To raise it: [tool.render] timeout = "4m" in ~/.config/toolcell/config.toml\n'
+        "  To raise it: toolcell config set tool.render.timeout 4m\n"
         "What it had done until then is not undone."
     )
 
@@ -252,7 +252,7 @@ def test_a_limit_that_the_kernel_enforced_names_its_figure_and_its_key() -> None
     verdict = judge(evidence(signal_number=signal.SIGXFSZ))
     assert verdict.message == (
         "a file of 1 GiB after 4.1 s; its process was ended.\n"
-        'To raise it: [tool.render] file_size = "2GiB" in ~/.config/toolcell/config.toml'
+        "  To raise it: toolcell config set tool.render.file_size 2GiB"
     )
     assert judge(evidence(signal_number=signal.SIGXCPU)).cause == "cpu"
 
@@ -297,7 +297,7 @@ def test_what_the_kernel_ended_out_of_memory_has_passed_that_limit_whatever_was_
     assert (verdict.kind, verdict.cause, verdict.stopped) == (Kind.LIMIT_EXCEEDED, "memory", stopped)
     assert verdict.message == (
         "512 MiB of 512 MiB after 4.1 s; most of it in blender (pid 41377), which the kernel ended.\n"
-        'To raise it: [tool.render] memory = "1GiB" in ~/.config/toolcell/config.toml'
+        "  To raise it: toolcell config set tool.render.memory 1GiB"
     )
 
 

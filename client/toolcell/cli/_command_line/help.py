@@ -66,8 +66,12 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "toolcell explain lint ~/.ssh",
     ),
     "doctor": ("toolcell doctor", "toolcell doctor --json"),
-    "config": ("toolcell config show", "toolcell config check"),
+    "config": ("toolcell config show", "toolcell config set tool.crawl.memory 1GiB"),
     "config show": ("toolcell config show", "toolcell config show --json"),
+    "config set": (
+        "toolcell config set tool.crawl.memory 1GiB",
+        "toolcell config set tool.crawl.env '[\"LANG\"]'",
+    ),
     "config check": ("toolcell config check", "toolcell config check ./toolcell.toml"),
     "mcp": ("toolcell mcp", "toolcell mcp --http 8931", "toolcell mcp install claude"),
     "mcp install": ("toolcell mcp install claude", "toolcell mcp install vscode --project --write"),

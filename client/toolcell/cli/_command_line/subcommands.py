@@ -128,7 +128,7 @@ config_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=Fal
 @config_app.callback()
 @command
 def config(context: CommandContext) -> Ending:  # noqa: ARG001  # it only has the options that stand before a word
-    """Show the configuration, or check it."""
+    """Show the configuration, check it, or change it."""
     return Exit.OK
 
 
@@ -156,3 +156,16 @@ def check_config(
     from toolcell.cli.operation import config
 
     return config.check(context, files or ())
+
+
+@config_app.command("set", cls=Command)
+@command
+def set_key(
+    context: CommandContext,
+    key: Annotated[str, typer.Argument(help="The key, dotted: tool.NAME.memory.")],
+    value: Annotated[str, typer.Argument(help="The value, as TOML has it; text needs no quotes.")],
+) -> Ending:
+    """Set a key of the user's configuration, and have a running daemon read it."""
+    from toolcell.cli.operation import config
+
+    return config.set_key(context, key, value)

@@ -59,6 +59,7 @@ async def tools(context: CommandContext, name: str | None) -> Exit:
 
 async def _one_tool(context: CommandContext, client: Operator, name: str, waiting: Waiting) -> None:
     answer = await client.ask(client.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=name))
+    asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=os.getcwd()))
     waiting.end()
     (found,) = read_catalog([pb.CatalogPart(tools=[answer.tool], last=True)]).tools.values()
     if context.as_json:
@@ -78,6 +79,8 @@ async def _one_tool(context: CommandContext, client: Operator, name: str, waitin
         [(setting.key, setting.value, setting.origin) for setting in answer.settings],
         wrap=("VALUE", "FROM"),
     )
+    for line in _waiting(asked, [found.path], found.name):
+        print_prose(line)
 
 
 async def check(context: CommandContext, files: Sequence[str]) -> Exit:
@@ -104,7 +107,7 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
         print_json({"directory": os.getcwd(), "ok": not broken, "files": records})
     else:
         _print_reports(reports)
-        for remark in () if context.quiet else (*_remarks(catalog), *_not_granted(asked)):
+        for remark in () if context.quiet else (*_remarks(catalog), *_waiting(asked, only)):
             print(prose(remark, sys.stderr), file=sys.stderr)
     return Exit.FAILED if broken else Exit.OK
 
@@ -134,24 +137,25 @@ def _remarks(catalog: Catalog) -> Iterator[str]:
             yield f"{found.name}: its description has {size} bytes, and {shown}."
 
 
-def _not_granted(asked: op.GetTrustResponse) -> Iterator[str]:
-    """Yield what the files were loaded without, because the project is not trusted with it."""
-    if asked.state not in ("untrusted", "changed"):
-        return
-    tools = [
-        tool.tool
-        for tool in asked.tools
-        if tool.state != "granted" and (tool.network or tool.secrets or tool.env)
-    ]
-    if tools:
-        ask = "asks" if len(tools) == 1 else "ask"
-        yield f"Not granted, as the project is not trusted with it: what {clean(', '.join(tools))} {ask} for."
-    named = {"the interpreter": asked.python, "the packages": asked.requires, "the programs": asked.programs}
-    unused = [what for what, given in named.items() if given and asked.state == "untrusted"]
-    if unused:
-        yield f"Not used, as the project is not trusted: {', '.join(unused)} that its configuration names."
-    if tools or unused:
-        yield f"To see what it asks for, and to grant it: toolcell trust {clean(asked.directory)}"
+def _waiting(asked: op.GetTrustResponse, only: Sequence[str] = (), name: str = "") -> Iterator[str]:
+    """Yield what waits until the project is trusted with it, and the command, in the words of a refused call.
+
+    Args:
+        asked: What the project asks for.
+        only: The files that it is wanted of; empty, the default, for all.
+        name: The tool that it is wanted of; empty, the default, for all.
+    """
+    held: dict[str, list[str]] = {}
+    commands: dict[str, None] = {}
+    for it in asked.tools:
+        if it.held and (not only or it.path in only) and name in ("", it.tool):
+            what = ", ".join(it.held)
+            held.setdefault(it.why, []).append(what if name else f"{it.tool}: {what}")
+            commands[it.command] = None
+    for why, waiting in held.items():
+        yield f"{clean(why)}. Held until it is trusted: {clean('; '.join(waiting))}."
+    for command in commands:
+        yield f"  To see what is asked for, and to grant it: {clean(command)}"
 
 
 def _print_reports(reports: Sequence[tuple[str, list[str], list[Problem]]]) -> None:

@@ -1,4 +1,4 @@
-"""`toolcell config show` and `toolcell config check`: what the configuration says, and whether it can be used.
+"""`toolcell config show`, `check` and `set`: what the configuration says, whether it can be used, and a change of it.
 
 A process of the daemon's package reads the files, as a daemon would at its start; none has to run. `check` also asks
 for the tools of the directory, to name rules that are about none of them.
@@ -6,6 +6,7 @@ for the tools of the directory, to name rules that are about none of them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,13 +15,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolcell._printable import json_text
-from toolcell.cli._ui.connect import CommandContext, daemon
+from toolcell.cli._ui.connect import CommandContext, daemon, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.prose import GAP, columns_of, print_prose, wrapped
 from toolcell.cli._ui.tables import BELOW
+from toolcell.client import Unavailable
 
-__all__ = ["check", "show"]
+__all__ = ["check", "set_key", "show"]
 
 SECONDS_MAX = 60
 PATTERN = "*?["
@@ -65,6 +67,32 @@ def _print_value(said: str, origin: str, widest: int) -> None:
     print("\n".join([first, *(BELOW + line for line in rest)]))
 
 
+async def set_key(context: CommandContext, key: str, value: str) -> Exit:
+    """Set a key of the user's configuration, and have a running daemon read it.
+
+    Args:
+        context: The command line.
+        key: Dotted, as TOML has it.
+        value: As TOML has it; what is no TOML is text.
+    """
+    from toolcell_proto.v1 import operator_pb2 as op
+
+    done = _run("toolcelld.config.edit", key, value)
+    _refuse_mistakes(done)
+    read = False
+    with contextlib.suppress(Unavailable):
+        async with operator(context) as client:
+            await client.ask(client.operator.Reload, op.ReloadRequest())
+            status = await client.ask(client.operator.GetStatus, op.GetStatusRequest())
+            read = done["file"] in status.config_files
+    if context.as_json:
+        print(json_text({"file": done["file"], "line": done["line"], "reloaded": read}))
+    elif not context.quiet:
+        when = "The daemon has read it." if read else "A daemon reads it when it starts."
+        print_prose(f"{clean(done['file'])}: {clean(done['line'])}\n{when}")
+    return Exit.OK
+
+
 async def check(context: CommandContext, files: Sequence[str]) -> Exit:
     """Say what is wrong and what is odd; exits with 1 where a daemon would not start."""
     found = _report(files)
@@ -85,8 +113,12 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
 
 
 def _report(files: Sequence[str]) -> dict[str, Any]:
+    return _run("toolcelld.config.report", *map(os.path.abspath, files))
+
+
+def _run(module: str, *words: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "toolcelld.config.report", *map(os.path.abspath, files)],
+        [sys.executable, "-P", "-m", module, *words],
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from toolcell.cli._ui.connect import CommandContext, daemon
+from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import problem, record
@@ -58,18 +58,20 @@ async def trust(
 
     Args:
         context: The command line.
-        directory: The project's directory.
+        directory: The project's directory, or one tool file, which may lie in no directory of tools.
         pinned: Whether only the current code is trusted.
         show: Whether nothing is granted.
         revoke: Whether the trust is taken back instead.
         yes: Whether it is granted without a question.
     """
     directory = os.path.abspath(directory)  # noqa: ASYNC240  # it looks at no disk
+    only = () if revoke or not os.path.isfile(directory) else (tool_file(directory),)  # noqa: ASYNC240
+    place = os.path.dirname(directory) if only else directory
     waiting = Terminal(quiet=context.quiet).waiting(LOADING)
-    async with waiting as line, daemon(context) as found, operate(found) as client:
+    async with waiting as line, daemon(context, only=only) as found, operate(found) as client:
         if revoke:
             return await _revoke(context, client, directory)
-        asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=directory))
+        asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=place))
         line.end()
         _say_notices(asked.notices)
         if not context.as_json and not context.quiet:
@@ -157,6 +159,10 @@ def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
     yield f"{clean(asked.directory)} is {_state(asked.state)}."
     new = [tool for tool in asked.tools if tool.state != "granted"]
     known = [tool for tool in asked.tools if tool.state == "granted"]
+    if asked.HasField("trust"):
+        for why in dict.fromkeys([*(tool.why for tool in new), *(file.why for file in asked.files)]):
+            if why:
+                yield f"  {clean(why)}"
     if not asked.tools:
         yield "It has no tools that are known."
     if new and asked.HasField("trust"):
@@ -171,9 +177,15 @@ def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
         ("the interpreter", asked.python),
         ("the packages", ", ".join(asked.requires)),
     ]
+    told = {tool.path for tool in new}
+    of_files: dict[str, list[str]] = {}
+    for it in asked.files:
+        if it.path not in told:
+            of_files.setdefault(", ".join(it.gets), []).append(os.path.relpath(it.path, asked.directory))
+    given += [(f"{', '.join(paths)}:", gets) for gets, paths in of_files.items()]
     if any(value for _, value in given):
         yield "Once it is trusted, its tools also get:"
-        yield from (f"  {what} {clean(value)}" for what, value in given if value)
+        yield from (f"  {clean(what)} {clean(value)}" for what, value in given if value)
     if asked.problems:
         yield "Not known, because they could not be described:"
         yield from (
@@ -185,10 +197,7 @@ def _lines(tools: Iterable[op.ToolAsks], directory: str) -> Iterator[str]:
     """Each tool that asks for something in a line, and all others in one, so that they do not hide what is granted."""
     of_nothing: list[str] = []
     for tool in tools:
-        wants = [*_network(tool.network), *(f"the secret {name}" for name in tool.secrets)]
-        wants += [f"the variable {name}" for name in tool.env]
-        if tool.sandbox:
-            wants.append(f'the sandbox "{tool.sandbox}", by a rule with its name')
+        wants = [*tool.held] or _granted_before(tool)
         if not wants:
             of_nothing.append(clean(tool.tool))
             continue
@@ -197,6 +206,12 @@ def _lines(tools: Iterable[op.ToolAsks], directory: str) -> Iterator[str]:
         yield f"  {clean(tool.tool)} ({path}): {clean(', '.join(wants))}{more}"
     if of_nothing:
         yield f"  asking for nothing: {', '.join(of_nothing)}"
+
+
+def _granted_before(tool: op.ToolAsks) -> list[str]:
+    wants = [*_network(tool.network), *(f"the secret {name}" for name in tool.secrets)]
+    wants += [f"the variable {name}" for name in tool.env]
+    return [*wants, f'the sandbox "{tool.sandbox}", by a rule with its name'] if tool.sandbox else wants
 
 
 def _network(hosts: Iterable[str]) -> list[str]:
@@ -209,7 +224,7 @@ def _network(hosts: Iterable[str]) -> list[str]:
 def _state(state: str) -> str:
     return {
         "pinned": "trusted, as its code is now",
-        "changed": "trusted, but not with everything that is there now: a file, its code or the interpreter is new",
+        "changed": "trusted, but not with everything that is there now",
         "untrusted": "not trusted",
     }.get(state, state)
 

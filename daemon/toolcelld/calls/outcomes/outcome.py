@@ -20,6 +20,7 @@ from toolcell._units import format_bytes, format_seconds
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.processes.usage import passed
 from toolcelld.config.load import dotted
+from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, shown_limit
 from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import Output
@@ -340,15 +341,24 @@ def _leftovers(evidence: Evidence) -> int:
 def _raise(evidence: Evidence, key: str) -> str:
     """The line of configuration that would change it, where it was not the call's own."""
     if key == QUESTION_CAUSE:
-        return "\nCall it again when somebody can answer, or raise [max] timeout in ~/.config/toolcell/config.toml"
+        raised = set_command(("max", "timeout"), "off")
+        return f"\nCall it again when somebody can answer, or let calls take longer: {raised}"
     value = _limit(evidence, key)
     if not value:
         return ""
     if value != getattr(evidence.settings.limits, KEYS[key]):
         return f"\nThe call itself asked for that {key}; its tool may have more."
-    raised = shown_limit(KEYS[key], value * 2)
-    raised = raised if raised.isdecimal() else f'"{raised}"'
-    return f"\nTo raise it: [tool.{evidence.tool}] {key} = {raised} in ~/.config/toolcell/config.toml"
+    settings = evidence.settings
+    if key in settings.held:
+        return (
+            f"\nIts file asks for {key} {settings.held[key]}, which is held until it is trusted.\n"
+            f"  To see what is asked for, and to grant it: {settings.grant}"
+        )
+    raised = set_command(("tool", evidence.tool, key), shown_limit(KEYS[key], value * 2))
+    trust = (
+        f"\n  and then, as it is not trusted with what it is now: {settings.grant}" if settings.grant else ""
+    )
+    return f"\n  To raise it: {raised}{trust}"
 
 
 def _network(evidence: Evidence, report: Report) -> str:

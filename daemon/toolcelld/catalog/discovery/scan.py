@@ -173,6 +173,7 @@ def _scan_directory(
             flavour.name if flavour is not None else "toolcell",
             source.asked,
             runs,
+            source.project,
         )
 
 

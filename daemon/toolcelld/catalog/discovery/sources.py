@@ -25,7 +25,7 @@ from toolcelld.flavours import (
 )
 
 __all__ = [
-    "BUILTIN", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",
+    "BUILTIN", "PROJECT", "PROJECT_PLUGINS", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",
 ]  # fmt: skip
 
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
@@ -51,6 +51,7 @@ class Source:
     plugins: tuple[str, ...] = ()  # directories of plugin files
     runtime: EngineName | None = None  # the engine of its scripts; None is the first that is there
     listed: str = ""  # what names the one file or the directory; empty if it is looked for
+    project: str = ""  # of a file that is named by its path and lies in no place for tools
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -76,6 +77,7 @@ class ToolFile:
     flavour: str = "toolcell"  # the system whose place it lies in
     asked: ProjectFile = field(default=ASKS_NOTHING, compare=False)  # of its project; the digest covers it
     engine: Engine | None = None  # what runs it, where it is no Python file
+    project: str = ""  # its project, where it lies in no place for tools and was named by its path
 
 
 def project_above(
@@ -170,7 +172,7 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         part for one in found for part in (_levels(one, projects) if one.name == PROJECT else (one,))
     )
     if config.only:
-        return tuple(_source_of(path, found) for path in config.only)
+        return tuple(_named(config, path, found, projects[0]) for path in config.only)
     found = tuple(part for one in found for part in (one, *_listed(config, one), *_packaged(config, one)))
     return tuple(sorted(found, key=lambda one: _precedence(config, one.name)))
 
@@ -199,6 +201,23 @@ def _packaged(config: Config, source: Source) -> Iterator[Source]:
             yield replace(source, directories=(tool.path,), plugins=())
         else:
             yield replace(_source_of(tool.path, (source,)), listed=tool.origin)
+
+
+def _named(config: Config, path: str, sources: Sequence[Source], project: str) -> Source:
+    """Return the source of a file that is named by its path: with the settings of the project that it lies in."""
+    directory = os.path.dirname(path)
+    if any(directory in source.places for source in sources):
+        return _source_of(path, sources)
+    section = config.daemon
+    own = project_above(directory, section.safe_directories, section.flavours)
+    if not any(makes_project(place, section.flavours) for place in (own, project)) and is_below(own, project):
+        return replace(_source_of(path, sources), project=project)
+    around = sources_of(replace(config, only=()), directory)
+    around = tuple(sorted(around, key=lambda one: one.name != PROJECT))
+    found = _source_of(path, around)
+    if directory in around[0].places or found.name != PROJECT:
+        return found
+    return replace(found, project=own)
 
 
 def _precedence(config: Config, source: str) -> tuple[bool, bool, int]:
@@ -257,6 +276,8 @@ def _source_of(path: str, sources: Sequence[Source]) -> Source:
 
 def project_directory(file: ToolFile) -> str:
     """Return the directory of the project that contains a tool file."""
+    if file.project:
+        return file.project
     if found := project_of(file.directory):
         return found
     above, place = os.path.split(file.directory)

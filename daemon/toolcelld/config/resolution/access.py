@@ -11,12 +11,12 @@ A value is one of the configuration's keys, but for two: `sandbox` is here `prof
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self
 
-from toolcelld.config.hosts import covered, network_entries
+from toolcelld.config.hosts import WHOLE, covered, network_entries
 from toolcelld.config.load import PROJECT, Config
 from toolcelld.config.project_file import ProjectFile
 from toolcelld.config.resolution.layers import (
@@ -33,7 +33,7 @@ from toolcelld.config.resolution.layers import (
 )
 from toolcelld.config.schema import Declared, DefaultsSection, ProfileSection, SourceSection
 
-__all__ = ["NOTHING", "Access", "asked", "decide"]
+__all__ = ["NOTHING", "Access", "asked", "decide", "in_words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,19 @@ def asked(config: Config, tool: str, file: Declared, source: str, project: Proje
     else:
         weaker = ALLOWS["enclosure"](full.enclosure) > ALLOWS["enclosure"](tight.enclosure)
     return replace(full.lacking(Access(env=tight.env)), profile=full.profile if weaker else "")
+
+
+def in_words(access: Access) -> Iterator[str]:
+    """Yield each thing that a tool may do, or lacks, as a person reads it."""
+    if access.network:
+        hosts = "" if WHOLE in access.network else f" to {', '.join(access.network)}"
+        yield f"the network{hosts}"
+    if access.secrets:
+        yield f"the secret{'s' * (len(access.secrets) > 1)} {', '.join(access.secrets)}"
+    if access.env:
+        yield f"the variable{'s' * (len(access.env) > 1)} {', '.join(access.env)}"
+    if access.profile:
+        yield f'the sandbox "{access.profile}", by a rule with its name'
 
 
 _ASKS: Final = ("network", "secrets", "env")

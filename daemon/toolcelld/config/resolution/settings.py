@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from toolcelld.config.load import Config
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.resolution.access import NOTHING, Access, decide
 from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
-from toolcelld.config.resolution.layers import ALLOWS, Layer, Says, Standing, fold, of, rules, said
+from toolcelld.config.resolution.layers import ALLOWS, Layer, Origins, Says, Standing, fold, of, rules, said
 from toolcelld.config.schema import Declared, DefaultsSection, Isolation, Keep, LimitKeys, ToolSection
 from toolcelld.flavours import Notice
 
@@ -89,6 +89,10 @@ class Settings:
     concurrency: int | None = None  # calls at once, of all sessions together
     access: Access = NOTHING  # what it may do
     needs: Access = NOTHING  # what its file and its project ask for
+    held: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # the limits that it would have if it were trusted, by key
+    grant: str = ""  # the command that trusts it; empty where its trust is complete
 
     def origin(self, key: str) -> str:
         """Where the value of that key comes from."""
@@ -123,6 +127,7 @@ def resolve(
     """
     file = declare({**asked.limits.model_dump(by_alias=True, exclude_unset=True), **declared})
     origins = fold(_layers(config, tool, file, standing, preset))
+    held = _held(origins, config, tool, file, preset) if standing is Standing.UNTRUSTED else {}
     values: dict[str, Any] = {name: next(iter(by)) for name, by in origins.items()}
     # What is shown is what it would get, also where a need is not granted.
     access, needs, wanted = decide(config, tool, file, source, asked, standing, most)
@@ -132,7 +137,7 @@ def resolve(
         enabled=config.is_enabled(tool),
         lines=(
             *(
-                Setting(key, _written(name, *origins[name]), *origins[name].values())
+                Setting(key, _written(name, *origins[name]), _origin(key, held, *origins[name].values()))
                 for key, name in (*KEYS.items(), *zip(SWITCHES, SWITCHES, strict=True))
             ),
             Setting("env", json.dumps(wanted.env), wanted.origin("env")),
@@ -142,7 +147,22 @@ def resolve(
         ),
         access=access,
         needs=needs,
+        held=held,
     )
+
+
+def _held(origins: Origins, config: Config, tool: str, file: Declared, preset: Preset) -> dict[str, str]:
+    """Return the limits that are higher for a trusted tool, as they would be written."""
+    trusted = fold(_layers(config, tool, file, Standing.FULL, preset))
+    return {
+        key: _written(name, *trusted[name])
+        for key, name in KEYS.items()
+        if ALLOWS[name](next(iter(trusted[name]))) > ALLOWS[name](next(iter(origins[name])))
+    }
+
+
+def _origin(key: str, held: Mapping[str, str], origin: str) -> str:
+    return f"{origin}; {held[key]} is held until the tool is trusted" if key in held else origin
 
 
 def _layers(config: Config, tool: str, file: Declared, standing: Standing, preset: Preset) -> Iterator[Layer]:
