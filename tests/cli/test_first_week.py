@@ -92,7 +92,7 @@ def test_the_first_week_needs_no_knowledge_that_is_not_in_the_message_before(pro
     # A decorator's limit, in a new project: held, and every surface says so.
     project.tool("hog", HOG % 2)
     failed = project.run_program("", "call", "hog")
-    assert "Its file asks for file_size 3GiB, which is held until it is trusted." in failed.err
+    assert "Its file_size of 3GiB is held until it is trusted." in failed.err
     for words in (["tools", "hog"], ["check"], ["explain", "hog"], ["trust", "--show"]):
         done = project.run(*words)
         assert "file_size 3GiB" in " ".join(f"{done.out} {done.err}".split()), (words, done)

@@ -58,7 +58,7 @@ CALLS: Final = {
         Called("deploy", "test: routine"),
     ],
     "docs/needs.md": [
-        Called("price", "needs the network, to api.example.org", {"symbol": "ABC"}, kind="refused"),
+        Called("price", "needs the network to api.example.org", {"symbol": "ABC"}, kind="refused"),
         Called("account", "A token of 12 characters."),
     ],
     "docs/tutorial.md": [

@@ -351,13 +351,11 @@ def _raise(evidence: Evidence, key: str) -> str:
     settings = evidence.settings
     if key in settings.held:
         return (
-            f"\nIts file asks for {key} {settings.held[key]}, which is held until it is trusted.\n"
+            f"\nIts {key} of {settings.held[key]} is held until it is trusted.\n"
             f"  To see what is asked for, and to grant it: {settings.grant}"
         )
     raised = set_command(("tool", evidence.tool, key), shown_limit(KEYS[key], value * 2))
-    trust = (
-        f"\n  and then, as it is not trusted with what it is now: {settings.grant}" if settings.grant else ""
-    )
+    trust = f"\n  then, as only trusted tools have more: {settings.grant}" if settings.grant else ""
     return f"\n  To raise it: {raised}{trust}"
 
 
