@@ -32,6 +32,7 @@ from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.shared.memory import create_client_server_memory_streams
 from tests.daemons import ROOMY, RunningDaemon
 
+from toolcell._extras import install_command
 from toolcell.adapters.mcp import Bridge, HostContext, tool_call
 from toolcell.adapters.mcp.host import session as host_session
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX
@@ -963,10 +964,10 @@ def test_without_the_extra_it_says_which_to_install(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from toolcell.cli import main; main()"
     done = run(code, input="")
     assert (done.returncode, done.stdout) == (69, "")
-    assert "pip install 'toolcell[mcp]'" in done.stderr
+    assert install_command("mcp") in done.stderr
     done = run(f"import sys; sys.modules[{missing!r}] = None; import toolcell.adapters.mcp", input="")
     assert "ImportError" in done.stderr.splitlines()[-1]
-    assert "pip install 'toolcell[mcp]'" in done.stderr
+    assert install_command("mcp") in done.stderr
 
 
 def test_the_daemon_starts_while_the_sdk_is_imported(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tests.adapters.mcp_reference import Script, encoded, run_sdk, sdk_serves
 from tests.adapters.test_mcp_bridge import SECONDS_MAX, Wire, environment
 from tests.daemons import RunningDaemon
 
+from toolcell._extras import install_command
 from toolcell.adapters.mcp import HostContext, HostLink, HttpSessions, Kernel, StdioServer
 from toolcell.adapters.mcp.bridge import server
 from toolcell.adapters.mcp.host import session as host_session
@@ -508,7 +509,7 @@ def test_the_tools_are_listed_while_there_is_no_sdk(without_sdk: Wire, loadable:
     loadable.touch()
     assert without_sdk.process.wait(SECONDS_MAX) == 69
     assert without_sdk.process.stderr is not None
-    assert b"pip install 'toolcell[mcp]'" in without_sdk.process.stderr.read()
+    assert install_command("mcp").encode() in without_sdk.process.stderr.read()
 
 
 @pytest.mark.parametrize("end", ["eof", "SIGTERM", "SIGINT", "closed"])

@@ -17,9 +17,11 @@ try:
     import claude_agent_sdk  # noqa: F401  # pyright: ignore[reportUnusedImport]
     import mcp.server.context  # noqa: F401  # pyright: ignore[reportUnusedImport]  # version 1 has no such module
 except ImportError as error:
+    from toolcell._extras import install_command
+
     raise ImportError(
         "toolcell.adapters.claude needs the Claude Agent SDK, and the MCP SDK, version 2 or newer."
-        " Install them: pip install 'toolcell[claude]'"
+        f" Install them: {install_command('claude')}"
     ) from error
 
 from .adapter import ClaudeAdapter

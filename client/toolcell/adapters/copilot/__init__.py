@@ -14,8 +14,10 @@ try:
     import copilot.session_events  # pyright: ignore[reportUnusedImport]
     import copilot.tools  # noqa: F401  # pyright: ignore[reportUnusedImport]
 except ImportError as error:
+    from toolcell._extras import install_command
+
     raise ImportError(
-        "toolcell.adapters.copilot needs GitHub's Copilot SDK. Install it: pip install 'toolcell[copilot]'"
+        f"toolcell.adapters.copilot needs GitHub's Copilot SDK. Install it: {install_command('copilot')}"
     ) from error
 
 from .adapter import CopilotAdapter

@@ -10,8 +10,10 @@ try:
     import fastapi  # noqa: F401  # pyright: ignore[reportUnusedImport]
     import uvicorn  # noqa: F401  # pyright: ignore[reportUnusedImport]
 except ImportError as error:
+    from toolcell._extras import install_command
+
     raise ImportError(
-        "toolcell.adapters.gateway needs FastAPI and uvicorn. Install them: pip install 'toolcell[http]'"
+        f"toolcell.adapters.gateway needs FastAPI and uvicorn. Install them: {install_command('http')}"
     ) from error
 
 from .application import ROOT, application

@@ -25,8 +25,10 @@ __all__ = [
 
 SDK = ("mcp", "mcp_types")  # version 1 has no second package
 if not all(map(find_spec, SDK)):
+    from toolcell._extras import install_command
+
     raise ImportError(
-        "toolcell.adapters.mcp needs the MCP SDK, version 2 or newer. Install it: pip install 'toolcell[mcp]'"
+        f"toolcell.adapters.mcp needs the MCP SDK, version 2 or newer. Install it: {install_command('mcp')}"
     )
 
 if TYPE_CHECKING:

@@ -30,6 +30,8 @@ else:
         try:
             module = import_module(".api" if name.startswith("OpenCode") else ".registration", __name__)
         except ImportError as error:
-            message = f"{name} needs httpx2. Install it: pip install 'toolcell[opencode]'"
+            from toolcell._extras import install_command
+
+            message = f"{name} needs httpx2. Install it: {install_command('opencode')}"
             raise ImportError(message) from error
         return getattr(module, name)

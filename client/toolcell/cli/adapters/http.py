@@ -11,13 +11,6 @@ from toolcell.cli._ui.options import HttpOptions
 
 __all__ = ["http"]
 
-MISSING = Failure(
-    Exit.UNAVAILABLE,
-    "missing_extra",
-    "FastAPI and uvicorn are not installed.",
-    "Install them: pip install 'toolcell[http]'",
-)
-
 
 async def http(context: CommandContext, options: HttpOptions) -> Exit:
     """Serve until SIGINT or SIGTERM; then the running calls are aborted."""
@@ -27,7 +20,12 @@ async def http(context: CommandContext, options: HttpOptions) -> Exit:
         from toolcell.adapters.gateway import ROOT, GatewaySessions, application
         from toolcell.cli.adapters.http_server import serve
     except ImportError as error:
-        raise MISSING from error
+        from toolcell._extras import install_command
+
+        remedy = f"Install them: {install_command('http')}"
+        raise Failure(
+            Exit.UNAVAILABLE, "missing_extra", "FastAPI and uvicorn are not installed.", remedy
+        ) from error
     sessions = GatewaySessions(
         os.getcwd(), socket=context.socket, daemon="running" if context.socket else "start"
     )

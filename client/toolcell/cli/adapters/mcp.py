@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["mcp", "mcp_over_http"]
 
-MISSING = Failure(
-    Exit.UNAVAILABLE,
-    "missing_extra",
-    "The MCP SDK, version 2 or newer, is not installed.",
-    "Install it: pip install 'toolcell[mcp]'",
-)
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -34,7 +28,7 @@ async def mcp(context: CommandContext, timeout_seconds: float | None) -> Exit:
     try:
         from toolcell.adapters.mcp import HostContext, HostLink, StdioServer
     except ImportError as error:
-        raise MISSING from error
+        raise _missing() from error
     surroundings = HostContext.of(os.environ, context.directory)
     if (failure := unusable(surroundings.directory)) is not None:
         raise failure  # else each request of the host would fail
@@ -57,7 +51,7 @@ def _load() -> Make:
     try:
         from toolcell.adapters.mcp import Kernel
     except ImportError as error:
-        raise MISSING from error
+        raise _missing() from error
     return Kernel
 
 
@@ -69,7 +63,7 @@ async def mcp_over_http(context: CommandContext, options: HttpOptions, timeout_s
         from toolcell.adapters.mcp import PATH, HttpSessions
         from toolcell.cli.adapters.http_server import serve
     except ImportError as error:
-        raise MISSING from error
+        raise _missing() from error
     sessions = HttpSessions(
         os.getcwd(),
         socket=context.socket,
@@ -77,3 +71,12 @@ async def mcp_over_http(context: CommandContext, options: HttpOptions, timeout_s
         timeout_seconds=timeout_seconds,
     )
     return await serve(context, options, sessions, sessions, path=PATH)
+
+
+def _missing() -> Failure:
+    from toolcell._extras import install_command
+
+    remedy = f"Install it: {install_command('mcp')}"
+    return Failure(
+        Exit.UNAVAILABLE, "missing_extra", "The MCP SDK, version 2 or newer, is not installed.", remedy
+    )

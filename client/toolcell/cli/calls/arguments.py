@@ -193,7 +193,8 @@ def _json(key: str, text: str) -> Any:
     except RecursionError:
         _refuse(f"{key} is nested too deeply to be JSON.")
     except ValueError as error:
-        _refuse(f"{key} is not JSON: {error}.", f"Plain text is {key}=…, with one sign.")
+        remedy = "Write '{\"key\": value}'." if key == "--args" else f"Plain text is {key}=…, with one sign."
+        _refuse(f"{key} is not JSON: {error}.", remedy)
 
 
 class _Files:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import socket
 from collections.abc import Iterator
 from types import CodeType
@@ -186,7 +187,7 @@ def _command(tool: str, subject: str) -> str:
 
 
 def _subject(path: str, shown: str) -> str:
-    return "PATH" if shown.startswith("…") else path if " " not in path else "PATH"
+    return "PATH" if shown.startswith("…") else shlex.quote(path)
 
 
 def _resolved(path: str) -> str:
