@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from tests.cli.conftest import Project
@@ -85,7 +86,7 @@ def test_nothing_is_written_into_a_directory_that_is_a_planted_link(project: Pro
         project.tools.parent.rmdir()
     (project.directory / linked).symlink_to(outside)
     for kind in ("python", "json", "typescript"):
-        done = project.run("new", kind)
+        done = project.run("new", kind, f"my{kind}")
         wanted = "plugins" if kind == "json" else "tools"
         assert done.code == (2 if linked in (".toolcell", f".toolcell/{wanted}") else 0), done
     assert list(outside.iterdir()) == []
@@ -138,3 +139,18 @@ def test_a_name_that_is_taken_is_answered_with_the_command_for_another_of_the_ki
     done = project.run("new", kind)
     assert (done.code, done.err.splitlines()[-1]) == (2, f"  Name another: toolcell new {kind} NAME")
     assert project.run("new", kind, "a b").err.rstrip().endswith(f"toolcell new {kind} word_count")
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [("python", "typescript"), ("typescript", "python"), ("fastmcp", "typescript")]
+)
+def test_two_kinds_do_not_write_one_name_twice(project: Project, first: str, then: str) -> None:
+    there = json.loads(project.run("new", first, "--json").out)["path"]
+    done = project.run("new", then)
+    assert done.code == 2
+    assert done.err.splitlines() == [
+        f"toolcell: {os.path.relpath(there, project.directory)} has a tool hello already.",
+        f"  Name another: toolcell new {then} NAME",
+    ]
+    assert len([name for name in os.listdir(os.path.dirname(there)) if name.startswith("hello")]) == 1
+    assert project.run("new", then, "./hello").code == 0  # elsewhere it is called by its path

@@ -178,9 +178,12 @@ def new(context: CommandContext, kind: str, file: str | None, *, command: str = 
     if not example.name.fullmatch(name):
         what = f"{name!r} cannot be the name of a {'plugin file' if kind == 'json' else 'tool'}."
         raise Failure(Exit.USAGE, "usage", what, f"{example.rule}: {command} {example.another}")
+    seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(example.directory)
+    if seen and (other := _namesake(path)):
+        taken = f"{other} has a tool {name} already."
+        raise Failure(Exit.USAGE, "exists", taken, f"Name another: {command} NAME")
     _make(path, example.text(name), example.beside(), another=f"{command} NAME")
     tool, elsewhere = example.call(name, os.path.join(".", path))
-    seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(example.directory)
     call = f"toolcell call {tool if seen else elsewhere} {example.arguments}"
     if context.as_json:
         print(json_text({"path": os.path.abspath(path), "tool": tool, "command": call}))
@@ -188,6 +191,18 @@ def new(context: CommandContext, kind: str, file: str | None, *, command: str = 
         print_prose(f"Wrote {path}. Call it:")
         print(f"  {call}")
     return Exit.OK
+
+
+def _namesake(path: str) -> str:
+    """Return another file in the directory of `path` whose tool has its name, such as hello.py for hello.ts; "" for none."""
+    directory, name = os.path.split(path)
+    with suppress(OSError):
+        for other in sorted(os.listdir(directory)):
+            kind = _file_kinds.kind_of(other)
+            same = kind is not None and _file_kinds.tool_stem(other) == _file_kinds.tool_stem(name)
+            if same and other != name:
+                return os.path.join(directory, other)
+    return ""
 
 
 def _make(path: str, text: str, beside: Mapping[str, str], *, another: str) -> None:
