@@ -251,7 +251,7 @@ async def test_a_limit_ends_a_call_and_is_named(worker: Worker, what: str) -> No
         await session.described()
         outcome = await session.call("uses", {"what": what})
         assert (outcome.kind, outcome.cause) == (kind, cause or outcome.cause), outcome
-        assert f"[tool.uses] {limit} = " in outcome.message
+        assert f"toolcell config set tool.uses.{limit} " in outcome.message
         assert (await session.call("uses", {"what": "nothing"})).text == "survived"
 
 
@@ -264,7 +264,7 @@ async def test_a_disk_that_was_full_is_named_when_it_is_empty_again(worker: Work
         if outcome.cause == "sandbox_unavailable":
             pytest.skip(outcome.message)
         assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
-        assert "[tool.uses] disk = " in outcome.message
+        assert "toolcell config set tool.uses.disk " in outcome.message
 
 
 # What dies

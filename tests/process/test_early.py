@@ -115,8 +115,8 @@ async def test_operators_see_a_call_that_waits_for_its_tool(daemon: RunningDaemo
         assert daemon.status().calls == 1
         abort = pb.AbortCallRequest(call_id="c-seen", reason="by me")
         assert daemon.ask("ToolCell/AbortCall", abort, pb.AbortCallResponse).running
-        assert (await call).message == "by me; it had not started."
-        assert listed() == [("c-seen", "late", "ended", "client")]
+        assert (await call).message == "by an operator: by me; it had not started."
+        assert listed() == [("c-seen", "late", "ended", "operator")]
         go(daemon)
 
 

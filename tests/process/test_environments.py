@@ -96,7 +96,7 @@ def look(programs: bool = True) -> dict[str, object]:
         "environment": os.environ.get("VIRTUAL_ENV"), "program": shutil.which("python"),
         "started": getattr(sys, "started_in", None), "pid": os.getpid(),
         "writes": os.access(theirs.__file__, os.W_OK), "own": sys.argv[0].endswith("__main__.py"),
-        "executed": os.path.exists("/proc/self/cmdline") and b"\\0cell\\0" in open("/proc/self/cmdline", "rb").read(),
+        "executed": "cell" in sys.orig_argv,
     }
 """
 

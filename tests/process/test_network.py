@@ -247,7 +247,7 @@ async def test_the_proxy_says_in_its_status_what_is_refused(daemon: RunningDaemo
 async def test_a_refused_host_is_named_wherever_a_person_or_a_model_looks(daemon: RunningDaemon) -> None:
     grant(daemon, "fetch", ["web.test:8080"])
     outcome = await call(daemon, "fetch", url="http://evil.test/")
-    line = '[tool.net_fetch] network = ["web.test:8080", "evil.test"]'
+    line = 'toolcell config set tool.net_fetch.network \'["web.test:8080", "evil.test"]\''
     assert outcome.kind is Kind.tool_error
     assert outcome.facts.refused_hosts == ("evil.test",)
     assert line in outcome.message
@@ -271,9 +271,8 @@ async def test_a_tool_without_a_network_is_told_the_line_that_grants_one(daemon:
         daemon.configure(f'[tool.net_fetch]\nsandbox = "{sandbox}"\n') if sandbox == "baseline" else None
         outcome = await call(daemon, "fetch", url="http://web.test/")
         assert outcome.kind is Kind.tool_error
-        assert (
-            'This tool has no network.\nTo grant it: [tool.net_fetch] network = ["HOST"]' in outcome.message
-        )
+        grant = "toolcell config set tool.net_fetch.network '[\"HOST\"]'"
+        assert f"This tool has no network.\nTo grant it: {grant}" in outcome.message
 
 
 async def test_what_a_list_of_hosts_cannot_give_says_so(daemon: RunningDaemon) -> None:

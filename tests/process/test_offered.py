@@ -64,7 +64,7 @@ async def test_a_tool_that_is_switched_off_is_in_no_list_and_its_call_is_refused
         assert [tool.name for tool in listed.catalog.tools] == ["secret_drop"]
         assert "lint (local)" not in listed.text
         request = pb.GetToolRequest(directory=str(daemon.project), name="lint")
-        with pytest.raises(Refused, match=r"lint is switched off: \[tool\.lint\]"):
+        with pytest.raises(Refused, match=r"toolcell config set tool\.lint\.enabled true"):
             await operator.ask(operator.tools.GetTool, request)
 
 

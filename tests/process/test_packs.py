@@ -79,7 +79,7 @@ async def test_their_names_are_protected_until_the_user_says_otherwise(daemon: R
         assert session.catalog.tools["git-status"].scope == "builtin"
         (problem,) = session.catalog.problems
         assert (problem.tool, problem.reason) == ("git-status", "rejected")
-        assert "[tool.git-status] overrides_builtin = true" in problem.message
+        assert "toolcell config set tool.git-status.overrides_builtin true" in problem.message
     daemon.configure("[tool.git-status]\noverrides_builtin = true\n")
     async with daemon.connect() as session:
         await session.described()

@@ -159,7 +159,7 @@ async def test_without_somebody_to_ask_the_call_is_refused_and_says_what_to_do(r
     async with ruled.connect() as session:
         message = refused(await session.call("deploy"))
         assert '[permissions] "deploy" = "ask" in ~/.config/toolcell/config.toml' in message
-        assert '[permissions] "deploy" = "allow"' in message
+        assert "toolcell config set permissions.deploy allow" in message
         assert (await session.call("look")).text == "looked"
 
 

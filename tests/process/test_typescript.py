@@ -258,7 +258,7 @@ ENDINGS = [
     ("process.exit(3)", "called process.exit(3)"),
     ("setTimeout(() => { throw new Error('later') }, 1); await new Promise(() => {})", "later"),
     ("throw 'text'", "text"),
-    ("return () => 1", "returned a function"),
+    ("return () => 1", "returned something of type function"),
 ]
 
 

@@ -61,8 +61,8 @@ def problems_of(
             + (
                 ""
                 if name in kept
-                else f"\nTo replace {agent}'s: [tool.{name}] overrides_builtin = true in ~/.config/toolcell/config.toml"
-                " (the tools of an untrusted project replace none)"
+                else f"\nTo replace {agent}'s: toolcell config set tool.{name}.overrides_builtin true\n"
+                "The tools of an untrusted project replace none."
             ),
         )
         for name, info in catalog.tools.items()

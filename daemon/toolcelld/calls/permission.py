@@ -19,6 +19,7 @@ from toolcell._results.json_value import from_json
 from toolcelld.calls.outcomes import outcome
 from toolcelld.calls.outcomes.outcome import Outcome
 from toolcelld.calls.questions import Questions
+from toolcelld.config.remedies import set_command
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.protocol.messages import NUMBER_MAX, AnswerMessage, AskMessage, ReplyMessage
 
@@ -103,7 +104,7 @@ class Permission:
         return Refusal(
             RefusalReason.NOT_ALLOWED,
             f"{name} runs when a person has said yes, and this client answers no questions: {rule}.\n"
-            f'  To run it without a question, in the configuration of the user: [permissions] "{name}" = "allow"',
+            f"  To run it without a question: {set_command(('permissions', name), 'allow')}",
             field="call.tool",
         )
 

@@ -24,6 +24,7 @@ from toolcelld.catalog.describing.schemas import check_schemas
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import BUILTIN, ToolFile
 from toolcelld.catalog.problem import Problem, no_tool
+from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.declaration import DeclarationError, declare
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "may_be_in", "redefined", "render", "shown_path"]
@@ -34,7 +35,6 @@ TOOLS_MAX = 5000  # of one directory
 MESSAGE_LETTERS_MAX = 2000  # the last lines of a traceback; the log has all of it
 CAUSE_LETTERS_MAX = 300  # of what a model reads for each call of a version that is kept
 KEPT = "; what it was before is still used"
-CONFIG_FILE = "~/.config/toolcell/config.toml"
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -363,8 +363,8 @@ def _flagged(tool: ToolInfo, overrides_builtin: Callable[[str], bool]) -> ToolIn
 def _protected(tool: ToolInfo, directory: str) -> Problem:
     message = (
         f"{tool.name} of {shown_path(tool.path, directory)} has the name of a built-in tool, which is kept; rename it\n"
-        f"To replace the built-in tool, in {CONFIG_FILE}: [tool.{tool.name}] overrides_builtin = true"
-        " (the tools of an untrusted project replace none)"
+        f"To replace the built-in tool: {set_command(('tool', tool.name, 'overrides_builtin'), True)}\n"
+        "The tools of an untrusted project replace none."
     )
     return Problem(tool.path, tool.name, "rejected", message)
 

@@ -242,7 +242,7 @@ class Environments:
         where = f"{uv} cannot be executed" if uv else "it is not on PATH, or only where it is not used from"
         raise BuildError(
             f"it asks for packages ({names}), which uv installs, and {where}.{others}\n"
-            '  To install it: pip install uv   or name it: [environments] uv = "/…/uv" in the configuration'
+            "  To install it: pip install uv   or name it: toolcell config set environments.uv /path/to/uv"
         )
 
     def _base(self, requirements: Requirements, path: str) -> str:

@@ -149,7 +149,7 @@ def _path(permit: Permit, path: str, subject: str) -> Explanation:
             f"read_only = true, {settings.origin('read_only')}",
             ""
             if settings.origin("read_only") == "file"
-            else f"[{table_of(permit.tool.name)}] read_only = false",
+            else set_command(("tool", permit.tool.name, "read_only"), False),
         )
     return Explanation("path", subject, True, "read, not write", _origin(permit, by))
 
@@ -158,7 +158,8 @@ def _profile_with(permit: Permit, key: str, place: str) -> str:
     lines = (
         f"In {CONFIG_FILE}:\n"
         f"  [profile.mine]\n  {key} = [{_quoted(place)}]\n"
-        f'  [{table_of(permit.tool.name)}]\n  sandbox = "mine"'
+        f'  [{table_of(permit.tool.name)}]\n  sandbox = "mine"\n'
+        "Then: toolcell reload"
     )
     if permit.tool.file.source != PROJECT:
         return lines

@@ -15,6 +15,7 @@ from typing import Final
 
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.config.hosts import WHOLE, network_value, ports_of
+from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.access import Access, in_words
 from toolcelld.config.resolution.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
@@ -77,7 +78,7 @@ def policy_of(
         raise Refusal(
             RefusalReason.NO_SANDBOX,
             f"{tool} may reach some hosts only, and that can be held in the sandbox strict alone; here it is {enclosure}.\n"
-            f"  To give it the whole network: [{table_of(tool)}] network = true in {CONFIG_FILE}\n"
+            f"  To give it the whole network: {set_command(('tool', tool, 'network'), True)}\n"
             "  To see what strict lacks: toolcell doctor",
         )
     return _policy(enclosure, file, access, project, host_paths, read_only=settings.read_only)
@@ -98,7 +99,7 @@ def _given(tool: str, access: Access, host: HostCapabilities) -> Enclosure:
     remedy = (
         "The file asks for it itself."
         if access.origin("enclosure") == "file"
-        else f'To run it with less: [{table_of(tool)}] sandbox = "baseline" (or "none") in {CONFIG_FILE}'
+        else f"To run it with less: {set_command(('tool', tool, 'sandbox'), 'baseline')}   or none"
     )
     raise Refusal(
         RefusalReason.NO_SANDBOX,
@@ -112,13 +113,12 @@ def _needs_grant(tool: str, lacking: Access, access: Access, consent: Consent) -
     if consent.why:
         return Refusal(RefusalReason.NEEDS_GRANT, f"{tool} needs {what}. {consent}")
     network = network_value((*access.network, *lacking.network))
-    lines = [f"network = {json.dumps(network)}"] if network else []
-    if secrets := (*access.secrets, *lacking.secrets):
-        lines.append(f"secrets = {json.dumps(secrets)}")
+    granting = [set_command(("tool", tool, "network"), network)] if lacking.network else []
+    if lacking.secrets:
+        granting.append(set_command(("tool", tool, "secrets"), [*access.secrets, *lacking.secrets]))
     return Refusal(
         RefusalReason.NEEDS_GRANT,
-        f"{tool} needs {what}, which is not granted.\n"
-        f"  To grant it, in {CONFIG_FILE}:\n    " + "\n    ".join([f"[{table_of(tool)}]", *lines]),
+        f"{tool} needs {what}, which is not granted.\n  To grant it: {' && '.join(granting)}",
     )
 
 

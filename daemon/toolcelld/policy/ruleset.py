@@ -28,6 +28,7 @@ from toolcelld.catalog.discovery.sources import (
 from toolcelld.catalog.hooks import Hook
 from toolcelld.config.hosts import WHOLE
 from toolcelld.config.load import Config
+from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution import access
 from toolcelld.config.resolution.access import NOTHING, Access, in_words
 from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
@@ -187,7 +188,8 @@ class Ruleset:
             raise Refusal(
                 RefusalReason.NEEDS_GRANT,
                 f"{name} may have the secret {homeless[0]}, but nothing says where it comes from.\n"
-                f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
+                f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}\n'
+                "  Then: toolcell reload",
             )
         spec = self._spec(file, directory, settings, policy, interpreter, trusted=trusted)
         spec = replace(
@@ -358,7 +360,10 @@ def _granted_environment(
 
 def switched_off(tool: str) -> str:
     """Why a tool is neither offered nor run, and how to change it."""
-    return f"{tool} is switched off: [tool.{tool}] enabled = false, or a pattern, in {CONFIG_FILE}."
+    return (
+        f"{tool} is switched off, by its name or a pattern in {CONFIG_FILE}.\n"
+        f"  To switch it on: {set_command(('tool', tool, 'enabled'), True)}"
+    )
 
 
 def secret_missing(tool: str, why: str) -> Refusal:
@@ -366,7 +371,8 @@ def secret_missing(tool: str, why: str) -> Refusal:
     return Refusal(
         RefusalReason.NEEDS_GRANT,
         f"{tool} needs a secret that cannot be had: {why}\n"
-        f"  Mend that, or say another place for it under [secrets] in {CONFIG_FILE}; it is read again at the next call.",
+        "  Mend that, and call again: a secret is read for each call.\n"
+        f"  To say another place for it, under [secrets] in {CONFIG_FILE}; then: toolcell reload",
     )
 
 

@@ -21,13 +21,13 @@ from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
+from toolcelld.config.remedies import set_command
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import LogLine, OperatorEvent, log_place
 from toolcelld.files.looks import look
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.explain import explain, summary
-from toolcelld.policy.profiles import CONFIG_FILE
 from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
@@ -354,10 +354,11 @@ class Operator(rpc.OperatorServicer):
                 field="directory",
             )
         if project.fault:
+            accepted = [*self._daemon.config.daemon.safe_directories, project.directory]
             raise Refusal(
                 RefusalReason.BAD_REQUEST,
                 f"{directory} cannot be trusted: another user could change its tools, as {project.fault}.\n"
-                f'  Change that, or accept the directory by its exact path: [daemon] safe_directories = ["…"] in {CONFIG_FILE}',
+                f"  Change that, or accept the directory: {set_command(('daemon', 'safe_directories'), accepted)}",
                 field="directory",
             )
 

@@ -804,7 +804,7 @@ async def test_a_tool_may_be_called_like_one_of_copilots(
         assert shown["view"]["description"] != shown["toolcell_view"]["description"]
         (problem,) = copilot.adapter.problems
         assert (problem.tool, problem.reason) == ("view", "shadowed")
-        assert "[tool.view] overrides_builtin = true" in problem.message
+        assert "toolcell config set tool.view.overrides_builtin true" in problem.message
         assert "copilot has a tool view of its own, which is kept" in caplog.text
     own.configure("[tool.view]\noverrides_builtin = true\n")
     async with start(own) as copilot:

@@ -394,7 +394,7 @@ def test_the_name_of_a_built_in_tool_is_replaced_by_a_trusted_tool_with_the_flag
         assert (found.scope, found.overrides_builtin) == ("builtin", False)
         (problem,) = catalog.problems
         assert (problem.reason, problem.path) == ("rejected", "/p/t/mine.py")
-        assert "overrides_builtin = true" in problem.message
+        assert "toolcell config set tool.file-reader.overrides_builtin true" in problem.message
     catalog = of(trusted=True, flag=True)
     found = catalog.tools["file-reader"]
     assert (found.scope, found.overrides_builtin) == ("local", True)

@@ -156,7 +156,7 @@ def test_auto_is_the_best_that_there_is_and_never_nothing() -> None:
 def test_a_sandbox_that_the_host_cannot_give_is_refused_with_what_is_missing() -> None:
     message = refusal(config(tool={"sandbox": "strict"}), host=BARE).message
     assert "strict, which this host cannot give: unprivileged user namespaces are forbidden" in message
-    assert '[tool.t] sandbox = "baseline"' in message
+    assert "toolcell config set tool.t.sandbox baseline" in message
 
 
 def test_the_sandbox_is_of_the_tool_then_its_source_then_the_defaults() -> None:
@@ -209,17 +209,19 @@ def test_a_profile_says_what_is_readable_writable_and_whether_programs_start() -
 
 
 @pytest.mark.parametrize(
-    ("declared", "line"),
+    ("declared", "setting"),
     [
-        ({"network": True}, "network = true"),
-        ({"network": ["api.github.com"]}, 'network = ["api.github.com"]'),
-        ({"secrets": ["TOKEN"]}, 'secrets = ["TOKEN"]'),
+        ({"network": True}, "network true"),
+        ({"network": ["api.github.com"]}, """network '["api.github.com"]'"""),
+        ({"secrets": ["TOKEN"]}, """secrets '["TOKEN"]'"""),
     ],
 )
-def test_an_unmet_need_is_refused_with_the_line_to_add(declared: dict[str, Any], line: str) -> None:
+def test_an_unmet_need_is_refused_with_the_command_that_grants_it(
+    declared: dict[str, Any], setting: str
+) -> None:
     found = refusal(config(), declared)
     assert found.reason is RefusalReason.NEEDS_GRANT
-    assert f"[tool.t]\n    {line}" in found.message
+    assert f"toolcell config set tool.t.{setting}" in found.message
 
 
 def test_a_line_that_is_added_meets_the_need() -> None:

@@ -11,7 +11,6 @@ happened, with figures, and in further lines what would change it.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
@@ -19,7 +18,6 @@ from typing import Final, Literal, NamedTuple
 from toolcell._units import format_bytes, format_seconds
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.processes.usage import passed
-from toolcelld.config.load import dotted
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, shown_limit
 from toolcelld.network.refusals import Refused
@@ -362,20 +360,19 @@ def _raise(evidence: Evidence, key: str) -> str:
 def _network(evidence: Evidence, report: Report) -> str:
     """What of the network a failed tool may not use, and the line that would grant it; empty where that is not why."""
     policy = evidence.policy
-    table = f"[{dotted(('tool', evidence.tool))}]"
     if evidence.refused:
         wanted = dict.fromkeys(refused.entry for refused in evidence.refused)
-        line = json.dumps(list(dict.fromkeys((*policy.hosts, *wanted))), ensure_ascii=False)
+        granted = list(dict.fromkeys((*policy.hosts, *wanted)))
         return (
             f"\nThe network of this tool does not include {', '.join(wanted)}.\n"
-            f"To grant it: {table} network = {line} in ~/.config/toolcell/config.toml"
+            f"To grant it: {set_command(('tool', evidence.tool, 'network'), granted)}"
         )
     if not report.unreached or policy.network == "open":
         return ""
     if policy.network == "none":
         return (
             "\nThis tool has no network.\n"
-            f'To grant it: {table} network = ["HOST"] in ~/.config/toolcell/config.toml'
+            f"To grant it: {set_command(('tool', evidence.tool, 'network'), ['HOST'])}"
         )
     return (
         f"\nThis tool reaches {', '.join(policy.hosts)} by TCP, and no other host, port or protocol; without a port an entry "
