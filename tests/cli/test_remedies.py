@@ -1,0 +1,139 @@
+"""Every command of `config set` that a message names is typed as it stands, and what had failed works.
+
+`FOLLOWED` has a case for each place in the daemon that makes one; a place without a case fails a test, or says why it has none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.cli.conftest import Project
+
+import toolcelld
+
+COMMAND = re.compile(r"toolcell (config set [^&\n]*?)(?= && |   or |\n|$)", re.MULTILINE)
+
+
+class Case(NamedTuple):
+    tool: str
+    """The file `t.py` in the user's directory of tools."""
+    fails: tuple[str, ...]
+    """What is typed first."""
+    says: str
+    """What it prints of the fault, on either stream."""
+    config: str = ""
+    works: tuple[str, ...] = ()
+    """What is typed at the end, and ends well without the fault; default: the same."""
+    real: tuple[str, str] = ("", "")
+    """What a person puts in place of an example in the command."""
+
+
+def plain(body: str, options: str = "") -> str:
+    return f"from toolcell import tool\n@tool{options}\ndef t() -> str:\n    {body}\n"
+
+
+HELLO = plain("return 'hello'")
+CALL = ("call", "t")
+FOLLOWED: dict[tuple[str, str], Case | str] = {
+    ("catalog/catalog.py", "_protected"): Case(
+        plain("return 'mine'", "(name='git-status')"),
+        ("check",),
+        "has the name of a built-in tool",
+        '[daemon]\npacks = ["builtin"]\n',
+        ("check",),
+    ),
+    ("rpc/operator_service.py", "_check_owners"): "tests/cli/operation/test_accepting.py follows it",
+    ("policy/profiles.py", "policy_of"): Case(
+        plain("return 'hello'", "(network=['a.example'])"),
+        CALL,
+        "may reach some hosts only",
+        '[tool.t]\nsandbox = "baseline"\nnetwork = ["a.example"]\n',
+    ),
+    (
+        "policy/profiles.py",
+        "_given",
+    ): "a host without a sandbox; tests/daemon/policy/test_profiles.py has the text",
+    ("policy/profiles.py", "_needs_grant"): Case(
+        plain("import os; return os.environ['KEY']", "(secrets=['KEY'], network=['a.example'])"),
+        CALL,
+        "which is not granted",
+        '[secrets]\nKEY = { command = ["echo", "value"] }\n',
+    ),
+    ("policy/explain.py", "_path"): Case(
+        HELLO, ("explain", "t", "./file"), "read, not write", "[tool.t]\nread_only = true\n"
+    ),
+    ("policy/explain.py", "_host"): Case(HELLO, ("explain", "t", "a.example:8080"), "not connect"),
+    ("policy/explain.py", "_program"): Case(
+        HELLO,
+        ("explain", "t", "mine"),
+        "not start",
+        real=("/directory/of/mine", "{home}/programs"),
+    ),
+    ("policy/explain.py", "_variable"): Case(HELLO, ("explain", "t", "MINE"), "not read"),
+    ("policy/ruleset.py", "switched_off"): Case(
+        HELLO, CALL, "is switched off", '[tool."t*"]\nenabled = false\n'
+    ),
+    ("calls/permission.py", "_unanswerable"): Case(
+        HELLO, CALL, "when a person has said yes", '[permissions]\n"*" = "ask"\n'
+    ),
+    ("calls/outcomes/outcome.py", "_raise"): Case(
+        plain("import time; time.sleep(1.2); return 'late'", "(timeout=1)"), CALL, "timed_out"
+    ),
+    (
+        "calls/outcomes/outcome.py",
+        "_network",
+    ): "tests/process/test_network.py has the text, and grants as it says",
+}
+
+
+def makers() -> set[tuple[str, str]]:
+    """The functions that make such a command, each with its module."""
+    root = Path(toolcelld.__file__).parent
+    found: set[tuple[str, str]] = set()
+    for path in root.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and any(
+                isinstance(call, ast.Call) and getattr(call.func, "id", "") == "set_command"
+                for call in ast.walk(function)
+            ):
+                found.add((str(path.relative_to(root)), function.name))
+    return found
+
+
+def test_each_place_that_makes_a_command_is_followed() -> None:
+    assert makers() == FOLLOWED.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=" ".join(place)) for place, case in FOLLOWED.items() if isinstance(case, Case)],
+)
+def test_a_command_that_a_message_names_mends_what_it_is_about(project: Project, case: Case) -> None:
+    own = project.home / ".config" / "toolcell"
+    (own / "tools").mkdir(parents=True)
+    (own / "tools" / "t.py").write_text(case.tool)
+    (own / "config.toml").write_text(case.config)
+    (project.directory / "file").write_text("x")
+    program = project.home / "programs" / "mine"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    environment = {"MINE": "of the daemon"}
+    failed = project.run(*case.fails, env=environment)
+    assert case.says in failed.out + failed.err, failed
+    commands = COMMAND.findall(failed.out + failed.err)
+    assert commands, failed
+    for command in commands:
+        before, after = case.real
+        typed = command.replace(before, after.format(home=project.home)) if before else command
+        done = project.run(*shlex.split(typed), env=environment)
+        assert done.code == 0, (typed, done)
+    done = project.run(*(case.works or case.fails), env=environment)
+    assert done.code == 0, done
+    assert case.says not in done.out + done.err
