@@ -194,6 +194,20 @@ async def test_a_tool_that_does_not_import_it_finds_no_module_of_limits(daemon: 
         assert (await session.call("t")).check().details is False
 
 
+async def test_a_timer_of_the_import_that_expires_once_costs_no_worker(daemon: RunningDaemon) -> None:
+    daemon.tool("t", "import signal\nsignal.alarm(60)\n" + TOOLS)
+    async with daemon.connect() as session:
+        for how in (
+            "signal.alarm(0)",
+            "signal.alarm(30)",
+            "signal.setitimer(signal.ITIMER_REAL, 50, 50)",
+            "None",
+        ):
+            outcome = (await session.call("t_change", {"how": how})).check()
+            assert not outcome.notes, how
+            assert (await session.call("t_honest")).check().facts.worker_id == outcome.facts.worker_id
+
+
 async def test_a_call_that_removes_its_directory_costs_the_worker_and_not_the_next_call(
     daemon: RunningDaemon,
 ) -> None:

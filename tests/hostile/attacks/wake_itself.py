@@ -1,4 +1,7 @@
-"""Leaves a timer that continues the worker when the daemon stops it, and works in the signal's handler."""
+"""Leaves a timer that continues the worker when the daemon stops it, and works in the signal's handler.
+
+The handler is one of C: those of Python are put back after a call.
+"""
 
 import ctypes
 import signal
@@ -18,13 +21,14 @@ SIGEV_SIGNAL = 0
 AFTER_SECONDS = 0.4
 
 
-def go_on(*_: object) -> None:
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def go_on(_: int) -> None:
     work(3.0)
 
 
 @tool
 def wake_itself(target: dict[str, Any]) -> str:
-    signal.signal(signal.SIGCONT, go_on)
+    libc.signal(signal.SIGCONT, go_on)
     timer = ctypes.c_void_p()
     event = struct.pack("=Qii48x", 0, signal.SIGCONT, SIGEV_SIGNAL)
     checked(libc.timer_create(CLOCK_MONOTONIC, event, ctypes.byref(timer)))

@@ -22,6 +22,7 @@ import gc
 import io
 import locale
 import logging
+import operator
 import os
 import resource
 import signal
@@ -68,6 +69,8 @@ class Row(NamedTuple):
     """Whether `put_back` always succeeds."""
     module: str = ""
     """It is imported where a tool can have changed it; empty where every tool can."""
+    differs: Callable[[Any, Any], bool] = operator.ne
+    """Whether a value, the first, is another state than that before."""
 
 
 class ProcessState:
@@ -86,7 +89,7 @@ class ProcessState:
             row.name
             for row, before in self._uncertain
             if (not row.module or row.module in sys.modules)
-            and row.take() != before
+            and row.differs(row.take(), before)
             and not _succeeds(row, before)
         )
 
@@ -106,7 +109,7 @@ def _succeeds(row: Row, before: Any) -> bool:
         return False
     with contextlib.suppress(OSError, ValueError):
         row.put_back(before)
-        return bool(row.take() == before)
+        return not row.differs(row.take(), before)
     return False
 
 
@@ -117,6 +120,14 @@ def _timers() -> tuple[tuple[bool, float], ...]:
     """Whether each runs, and its interval: what remains of it is another in each look."""
     (real, first), (virtual, second), (profile, third) = map(signal.getitimer, TIMERS)
     return ((real > 0, first), (virtual > 0, second), (profile > 0, third))
+
+
+def _timers_differ(now: tuple[tuple[bool, float], ...], before: tuple[tuple[bool, float], ...]) -> bool:
+    """Whether a timer runs that did not, or has another interval. One that was to expire once may have, or may not yet."""
+    return any(
+        each != earlier and not (earlier == (True, 0) and not each[1])
+        for each, earlier in zip(now, before, strict=True)
+    )
 
 
 def _set_timers(before: tuple[tuple[bool, float], ...]) -> None:
@@ -360,7 +371,7 @@ def _set_crash_reports(before: bool) -> None:
 
 
 ROWS: Final = (
-    Row("timers", _timers, _set_timers, certain=False),
+    Row("timers", _timers, _set_timers, certain=False, differs=_timers_differ),
     Row("standard streams", _open_streams, None),
     Row("file descriptors 0 to 2", _files, None),
     Row("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
