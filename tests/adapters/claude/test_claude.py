@@ -482,7 +482,7 @@ async def test_a_call_that_takes_too_long_is_an_error(kit: RunningDaemon, start:
     async with start(kit) as claude:
         found = await result(claude, use("kit_overdue"))
         assert found["is_error"] is True
-        assert "[tool.kit_overdue] timeout" in texts(found)[0]
+        assert "toolcell config set tool.kit_overdue.timeout" in texts(found)[0]
 
 
 async def test_a_worker_that_dies_takes_nothing_with_it(kit: RunningDaemon, start: Start) -> None:

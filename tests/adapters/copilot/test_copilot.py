@@ -215,7 +215,7 @@ from toolcell import ToolContext, tool
 def grows(context: ToolContext) -> str:
     for number in range(10):
         context.update(f"first\\nline {number}\\n")
-        time.sleep(0.03)  # longer than what is joined into one update
+        time.sleep(0.1)  # longer than what is joined into one update
     return "grown"
 """
 

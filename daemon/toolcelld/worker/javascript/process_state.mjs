@@ -14,7 +14,7 @@ const TIMERS = ["setTimeout", "setInterval", "setImmediate", "clearTimeout", "cl
 export const ROWS = [
     { name: "file descriptors 0 to 2", prompt: true, take: files },
     { name: "priority", prompt: true, take: () => os.getPriority(), putBack: (before) => os.setPriority(before) },
-    { name: "directory", take: directory, putBack: (before) => process.chdir(before) },
+    { name: "directory", prompt: true, take: directory, putBack: (before) => process.chdir(before) },
     { name: "umask", take: umask, putBack: (before) => process.umask(before) },
     { name: "environment", take: () => ({ ...process.env }), putBack: setEnvironment },
     { name: "exit code", take: () => process.exitCode ?? 0, putBack: (before) => (process.exitCode = before) },
