@@ -74,7 +74,7 @@ def steps(count: int, context: ToolContext) -> str:
     """Tell how far it is."""
     for done in range(1, count + 1):
         context.progress(done, count, f"step {done}")
-        time.sleep(0.1)  # longer than what is joined into one event)
+        time.sleep(0.1)  # longer than what is joined into one event
     return f"{count} steps"
 
 
