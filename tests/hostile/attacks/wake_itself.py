@@ -21,14 +21,16 @@ SIGEV_SIGNAL = 0
 AFTER_SECONDS = 0.4
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_int)
 def go_on(_: int) -> None:
     work(3.0)
 
 
+IN_C = ctypes.CFUNCTYPE(None, ctypes.c_int)(go_on)
+
+
 @tool
 def wake_itself(target: dict[str, Any]) -> str:
-    libc.signal(signal.SIGCONT, go_on)
+    libc.signal(signal.SIGCONT, IN_C)
     timer = ctypes.c_void_p()
     event = struct.pack("=Qii48x", 0, signal.SIGCONT, SIGEV_SIGNAL)
     checked(libc.timer_create(CLOCK_MONOTONIC, event, ctypes.byref(timer)))
