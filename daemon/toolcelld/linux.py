@@ -1,7 +1,7 @@
 """System calls that Python does not offer, through ctypes.
 
-Each function is one system call, or the few of one step, and raises `OSError` if it fails. System calls that libc does not wrap have the same
-numbers on x86-64 and arm64.
+Each function is one system call, or the few of one step, and raises `OSError` if it fails. System calls that libc does
+not wrap have the same numbers on x86-64 and arm64.
 """
 
 from __future__ import annotations

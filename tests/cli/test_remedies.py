@@ -47,7 +47,7 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
         '[daemon]\npacks = ["builtin"]\n',
         ("check",),
     ),
-    ("rpc/operator_service.py", "_check_owners"): "tests/cli/operation/test_accepting.py follows it",
+    ("rpc/trust_request.py", "check_owners"): "tests/cli/operation/test_accepting.py follows it",
     ("policy/profiles.py", "policy_of"): Case(
         plain("return 'hello'", "(network=['a.example'])"),
         CALL,
@@ -82,7 +82,7 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
         HELLO, CALL, "when a person has said yes", '[permissions]\n"*" = "ask"\n'
     ),
     ("calls/outcomes/outcome.py", "_raise"): Case(
-        plain("import time; time.sleep(1.2); return 'late'", "(timeout=1)"), CALL, "timed_out"
+        plain("import time; time.sleep(2.5); return 'late'", "(timeout=2)"), CALL, "timed_out"
     ),
     (
         "calls/outcomes/outcome.py",

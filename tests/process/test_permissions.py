@@ -227,7 +227,7 @@ async def test_a_question_that_nobody_answers_ends_its_call(
     assert (
         "its questions have waited 0.3 s for answers, the most that [max] timeout allows" in outcome.message
     )
-    assert "call it again when somebody can answer" in outcome.message.lower()
+    assert "call it again when its questions can be answered" in outcome.message.lower()
 
 
 PROJECT_RULES = '[permissions]\n"deploy" = "ask"\n"note" = "deny"\n"look" = "ask"\n'

@@ -128,9 +128,10 @@ async def test_a_secret_that_cannot_be_read_says_which_why_and_what_to_do(daemon
     async with daemon.connect() as session:
         outcome = await session.call("other")
         assert (outcome.kind.value, outcome.cause, outcome.ran) == ("refused", "needs_grant", False)
-        what, how = outcome.message.splitlines()
+        what, mend, how = outcome.message.splitlines()
         assert what.startswith("other needs a secret that cannot be had: the secret GONE cannot be read: ")
         assert what.endswith("/token.gone: No such file or directory")
+        assert "call again" in mend
         assert "under [secrets] in ~/.config/toolcell/config.toml" in how
         (daemon.directory / "token.gone").write_text(TOKEN)
         assert (await session.call("other")).kind.value == "ok", "as the message promises"

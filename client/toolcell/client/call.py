@@ -340,7 +340,7 @@ class Call(Coroutine[Any, None, Outcome]):
             on_event: Called with each event. What it raises is raised by awaiting the call, when the tool has stopped.
 
         Raises:
-            TypeError: `on_event` is a coroutine function, which nobody would await.
+            TypeError: `on_event` is a coroutine function, which would not be awaited.
         """
         if iscoroutinefunction(on_event):
             raise TypeError(

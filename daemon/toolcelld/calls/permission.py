@@ -96,7 +96,7 @@ class Permission:
             )
 
     def _expired(self, why: str) -> None:
-        self.questions.close(f"{why}; call it again when somebody can answer, or raise that limit")
+        self.questions.close(f"{why}; call it again when its questions can be answered, or raise that limit")
 
     def _unanswerable(self) -> Refusal:
         rule = self._plan.ask

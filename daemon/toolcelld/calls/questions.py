@@ -83,8 +83,9 @@ class Questions:
         self._answer = answer
         self._changed = changed
         self._expired = expired
-        self._seconds_max = session.services.config.max.timeout_seconds
-        self._time = PausableTimer(self._seconds_max, self._time_is_over)
+        self.seconds_max = session.services.config.max.timeout_seconds
+        """How long they may wait, all together; None for any time."""
+        self._time = PausableTimer(self.seconds_max, self._time_is_over)
         self._open: dict[int, _OpenQuestion] = {}
         self._numbered = 0  # the highest number that the tool used
         self._asked = 0  # the highest number that was sent to the client
@@ -222,7 +223,7 @@ class Questions:
         self._time.end()
 
     def _time_is_over(self) -> None:
-        waited = f"its questions have waited {self._seconds_max:g} s for answers"
+        waited = f"its questions have waited {self.seconds_max:g} s for answers"
         self._expired(f"{waited}, the most that [max] timeout allows")
 
     def _give_up(self, ask_id: int, message: str) -> None:

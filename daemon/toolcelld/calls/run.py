@@ -443,6 +443,7 @@ class Run:
                     broken=self.broken,
                     policy=plan.spec.policy,
                     refused=self.refused,
+                    question_seconds=self.questions.seconds_max or 0.0 if self.questions is not None else 0.0,
                 )
             )
         used = report or death  # the usage that was reported: by the worker, else by its keeper

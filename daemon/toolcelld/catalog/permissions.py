@@ -9,13 +9,12 @@ from toolcelld.catalog.discovery.sources import project_directory
 from toolcelld.config.load import Config
 from toolcelld.config.permissions import Rule, Tier, last_match, strictest
 from toolcelld.config.project_file import PROJECT_FILE
+from toolcelld.config.remedies import CONFIG_FILE
 
 if TYPE_CHECKING:
     from toolcelld.catalog.catalog import ToolInfo
 
 __all__ = ["denied_by", "rule_for", "tier_of"]
-
-CONFIG_FILE = "~/.config/toolcell/config.toml"
 
 
 def rule_for(config: Config, tool: ToolInfo) -> Rule | None:

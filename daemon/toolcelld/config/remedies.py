@@ -1,6 +1,6 @@
-"""The commands that a message names as the way out, written so that a shell runs them as they are.
+"""The ways out that messages name in the user's configuration: commands that a shell runs as they are, and the file.
 
-Every message takes them from here, so that a test can follow each.
+Every message takes them from here, so that a test can follow each command.
 """
 
 from __future__ import annotations
@@ -8,10 +8,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from typing import Final
 
 from toolcelld.config.load import dotted
 
-__all__ = ["set_command"]
+__all__ = ["CONFIG_FILE", "set_command"]
+
+CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
+"""The user's file, for what no command writes."""
 
 
 def set_command(key: Sequence[str], value: str | bool | Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """How a tool stands with the trust in its project: what is decided, why in one sentence, and the command that changes it.
 
-Whoever tells a person of it (the refusal of a call, `check`, `tools`, `trust` and `explain`) takes the words from here.
+The refusal of a call, `check`, `tools`, `trust` and `explain` take the words from here.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcelld.catalog.discovery.sources import PROJECT
-from toolcelld.config.remedies import set_command
+from toolcelld.config.load import dotted
+from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.resolution.access import Access
 from toolcelld.files.paths import is_below
 from toolcelld.policy.consent import grant_command
-from toolcelld.policy.profiles import CONFIG_FILE, table_of
 from toolcelld.policy.ruleset import Permit
 from toolcelld.sandbox import landlock
 from toolcelld.sandbox.guard.names import protected_name
@@ -158,7 +158,7 @@ def _profile_with(permit: Permit, key: str, place: str) -> str:
     lines = (
         f"In {CONFIG_FILE}:\n"
         f"  [profile.mine]\n  {key} = [{_quoted(place)}]\n"
-        f'  [{table_of(permit.tool.name)}]\n  sandbox = "mine"\n'
+        f'  [{dotted(("tool", permit.tool.name))}]\n  sandbox = "mine"\n'
         "Then: toolcell reload"
     )
     if permit.tool.file.source != PROJECT:
@@ -197,7 +197,9 @@ def _program(permit: Permit, subject: str) -> Explanation:
     path = dict(spec.environment).get("PATH", os.defpath)
     found = shutil.which(subject, path=path)
     if found is None:
-        remedy = set_command(("source", spec.file.source, "programs"), [f"/directory/of/{subject}"])
+        remedy = set_command(
+            ("source", spec.file.source, "programs"), [*spec.file.programs, f"/directory/of/{subject}"]
+        )
         return Explanation("program", subject, False, "not start", f"it is not in PATH, {path}", remedy)
     reach = _path(permit, found, found)
     if not reach.allowed:

@@ -7,7 +7,6 @@ a need of it is no reason to refuse.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,17 +26,14 @@ from toolcelld.sandbox.policy import OPEN, Enclosure, SandboxPolicy
 
 __all__ = [
     "AUTO",
-    "CONFIG_FILE",
     "HostPaths",
     "enclosure_of",
     "policy_of",
     "policy_of_describing",
-    "table_of",
 ]
 
 AUTO: Final[tuple[Enclosure, ...]] = ("strict", "baseline")
 """What `auto` tries, the best first; never silently none."""
-CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +116,6 @@ def _needs_grant(tool: str, lacking: Access, access: Access, consent: Consent) -
         RefusalReason.NEEDS_GRANT,
         f"{tool} needs {what}, which is not granted.\n  To grant it: {' && '.join(granting)}",
     )
-
-
-def table_of(tool: str) -> str:
-    """Return the name of a tool's table in the configuration, quoted if it has to be."""
-    return f"tool.{tool}" if tool.replace("-", "").replace("_", "").isalnum() else f"tool.{json.dumps(tool)}"
 
 
 def _policy(

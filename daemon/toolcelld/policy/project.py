@@ -69,6 +69,7 @@ class Project:
     ] = ()  # the user's directories of tools that it is, or is in: only their tools write in it
     names: tuple[str, ...] = ()
     """Names and patterns of what is protected in it; what begins with "/" begins at its directory."""
+    shared: str = ""  # the directory that `fault` is about; it can be accepted
 
     @property
     def trustworthy(self) -> bool:
@@ -121,7 +122,9 @@ def find_project(
                 with contextlib.suppress(InspectionError):  # then it is a fault, below
                     repository = common_directory(root, home, safe)
             break
-    faults = (step.fault_within if is_below(step.path, root) else step.fault_above for step in chain)
+    faults = (
+        (step.path, step.fault_within if is_below(step.path, root) else step.fault_above) for step in chain
+    )
     finder = _PlaceFinder(root, names, home)
     finder.hold(root)
     for step in chain:
@@ -130,10 +133,11 @@ def find_project(
             finder.look(step.path, (*ALWAYS, *names))
     for place in tools:
         finder.protect_tools(place)
-    fault = next(filter(None, faults), "") or _fault_of_places(project or directory, safe)
+    of_places = (project or directory, _fault_of_places(project or directory, safe))
+    shared, fault = next((each for each in (*faults, of_places) if each[1]), ("", ""))
     found = finder.project(worktree, repository, fault)
     around = dict.fromkeys(place for place in map(os.path.realpath, sources) if is_below(root, place))
-    return replace(found, sources=tuple(around), names=_names(found, (*ALWAYS, *names)))
+    return replace(found, sources=tuple(around), names=_names(found, (*ALWAYS, *names)), shared=shared)
 
 
 def _names(project: Project, names: Sequence[str]) -> tuple[str, ...]:

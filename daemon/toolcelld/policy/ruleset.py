@@ -28,7 +28,7 @@ from toolcelld.catalog.discovery.sources import (
 from toolcelld.catalog.hooks import Hook
 from toolcelld.config.hosts import WHOLE
 from toolcelld.config.load import Config
-from toolcelld.config.remedies import set_command
+from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.resolution import access
 from toolcelld.config.resolution.access import NOTHING, Access, in_words
 from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
@@ -42,7 +42,7 @@ from toolcelld.flavours import FLAVOURS, MARKERS, project_places
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.consent import COMPLETE, Consent, consent_to, grant_command
 from toolcelld.policy.interpreters import environment_of, interpreter_of, missing_module, requirements_of
-from toolcelld.policy.profiles import CONFIG_FILE, HostPaths, policy_of, policy_of_describing
+from toolcelld.policy.profiles import HostPaths, policy_of, policy_of_describing
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import Trusts, most_of
@@ -372,7 +372,7 @@ def secret_missing(tool: str, why: str) -> Refusal:
         RefusalReason.NEEDS_GRANT,
         f"{tool} needs a secret that cannot be had: {why}\n"
         "  Mend that, and call again: a secret is read for each call.\n"
-        f"  To say another place for it, under [secrets] in {CONFIG_FILE}; then: toolcell reload",
+        f"  Or name another place for it under [secrets] in {CONFIG_FILE}, then: toolcell reload",
     )
 
 

@@ -21,7 +21,6 @@ from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
-from toolcelld.config.remedies import set_command
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import LogLine, OperatorEvent, log_place
@@ -37,7 +36,7 @@ from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
 from toolcelld.rpc.messages.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.preparation import prepare, remove_unused
-from toolcelld.rpc.trust_request import TrustRequest, encode_trusted, is_of
+from toolcelld.rpc.trust_request import TrustRequest, check_owners, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
 
 __all__ = ["Operator"]
@@ -321,10 +320,12 @@ class Operator(rpc.OperatorServicer):
                     f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
                     quota=f"trusted projects: {TRUSTED_MAX}",
                 )
-            await self._check_owners(trust_request.catalog.directory)
-            await (
-                self._daemon.recall_trust()
-            )  # another daemon of this user may have been told of a file by its path
+            directory = trust_request.catalog.directory
+            check_owners(
+                directory, await self._project(directory), self._daemon.config.daemon.safe_directories
+            )
+            # Another daemon of this user may have been told of a file by its path.
+            await self._daemon.recall_trust()
             trust_request = dataclasses.replace(trust_request, ruleset=self._services.ruleset)
             trusted = trust_request.granted(request.digest, pinned=request.pinned)
             if not (kept := await self._daemon.trust(trusted)):
@@ -342,25 +343,6 @@ class Operator(rpc.OperatorServicer):
             return await look(directory, self._services.ruleset.find_project, directory)
         except OSError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, f"{directory}: {error}", field="directory") from error
-
-    async def _check_owners(self, directory: str) -> None:
-        """Raise `Refusal` for a project in which other users can write, or whose git configuration cannot be read."""
-        project = await self._project(directory)
-        if project.unread:
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
-                f"{directory} cannot be trusted: it is not known what git runs there, as {project.unread}.\n"
-                "  Look at that file, and repair or remove it.",
-                field="directory",
-            )
-        if project.fault:
-            accepted = [*self._daemon.config.daemon.safe_directories, project.directory]
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
-                f"{directory} cannot be trusted: another user could change its tools, as {project.fault}.\n"
-                f"  Change that, or accept the directory: {set_command(('daemon', 'safe_directories'), accepted)}",
-                field="directory",
-            )
 
     async def Distrust(self, request: pb.DistrustRequest, context: Context) -> pb.DistrustResponse:
         async with refusals(context):

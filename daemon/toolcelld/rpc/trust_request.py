@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.discovery.sources import PROJECT, PROJECT_PLUGINS, ToolFile, project_directory
+from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.access import NOTHING
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import project_places
 from toolcelld.policy.interpreters import environment_of
+from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted, digest_of
 from toolcelld.rpc.messages.encoding import encode_problem, timestamp
 
-__all__ = ["TrustRequest", "encode_trusted", "is_of"]
+__all__ = ["TrustRequest", "check_owners", "encode_trusted", "is_of"]
 
 
 def is_of(project: str, file: ToolFile) -> bool:
@@ -166,6 +169,31 @@ class TrustRequest:
             why=consent.why,
             command=consent.command,
             held=consent.held,
+        )
+
+
+def check_owners(directory: str, project: Project, safe: Collection[str]) -> None:
+    """Raise `Refusal` for a project in which other users can write, or whose git configuration cannot be read.
+
+    Args:
+        directory: The directory that is to be trusted.
+        project: The project that it is, or is in.
+        safe: The directories that the configuration accepts although other users can write in them.
+    """
+    if project.unread:
+        raise Refusal(
+            RefusalReason.BAD_REQUEST,
+            f"{directory} cannot be trusted: it is not known what git runs there, as {project.unread}.\n"
+            "  Look at that file, and repair or remove it.",
+            field="directory",
+        )
+    if project.fault:
+        accepted = set_command(("daemon", "safe_directories"), [*safe, project.shared])
+        raise Refusal(
+            RefusalReason.BAD_REQUEST,
+            f"{directory} cannot be trusted: another user could change its tools, as {project.fault}.\n"
+            f"  Change that, or accept it: {accepted}",
+            field="directory",
         )
 
 

@@ -222,7 +222,7 @@ async def test_a_question_that_nobody_answers_ends_its_call_within_the_most_that
         assert (call.outcome.kind.name, call.outcome.cause) == ending
         assert said in call.outcome.message
         assert "[max] timeout" in call.outcome.message
-        assert "when somebody can answer" in call.outcome.message
+        assert "when its questions can be answered" in call.outcome.message
         line.send(close=pb.Close())
         await stage.settle()
         await all_have_ended(stage)

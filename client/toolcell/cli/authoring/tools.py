@@ -59,10 +59,11 @@ async def tools(context: CommandContext, name: str | None) -> Exit:
 
 async def _one_tool(context: CommandContext, client: Operator, name: str, waiting: Waiting) -> None:
     answer = await client.ask(client.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=name))
-    asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=os.getcwd()))
+    trust = op.GetTrustRequest(directory=os.getcwd())
+    asked = None if context.as_json else await client.ask(client.operator.GetTrust, trust)
     waiting.end()
     (found,) = read_catalog([pb.CatalogPart(tools=[answer.tool], last=True)]).tools.values()
-    if context.as_json:
+    if asked is None:
         print_json({"tool": tool(found), "settings": [record(setting) for setting in answer.settings]})
         return
     hints = [hint for hint in ("read_only", "destructive", "idempotent", "network") if getattr(found, hint)]

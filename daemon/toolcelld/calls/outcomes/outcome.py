@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
 
-from toolcell._units import format_bytes, format_seconds
+from toolcell._units import format_bytes, format_seconds, show_seconds
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.processes.usage import passed
 from toolcelld.config.remedies import set_command
@@ -88,6 +88,7 @@ class Evidence(NamedTuple):
     broken: str = ""  # what it sent that is not a valid frame
     policy: SandboxPolicy = OPEN  # of its cell
     refused: tuple[Refused, ...] = ()  # hosts that it asked for and may not reach
+    question_seconds: float = 0.0  # that its questions may wait, where it asked one
 
 
 class Verdict(NamedTuple):
@@ -337,10 +338,10 @@ def _leftovers(evidence: Evidence) -> int:
 
 
 def _raise(evidence: Evidence, key: str) -> str:
-    """The line of configuration that would change it, where it was not the call's own."""
+    """The command that would raise a limit, where it was not the call's own."""
     if key == QUESTION_CAUSE:
-        raised = set_command(("max", "timeout"), "off")
-        return f"\nCall it again when somebody can answer, or let calls take longer: {raised}"
+        raised = set_command(("max", "timeout"), show_seconds(2 * evidence.question_seconds))
+        return f"\nCall it again when its questions can be answered, or let them wait longer: {raised}"
     value = _limit(evidence, key)
     if not value:
         return ""

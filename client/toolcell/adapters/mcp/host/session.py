@@ -18,6 +18,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -77,6 +78,8 @@ ROOTS = "roots"
 GIVEN_UP_SECONDS = 4.0
 """After which the same call is a repeated one: the shortest wait of a host is five seconds, and calls that a model makes side by
 side come in the same moment."""
+REPEATED_MAX = 64
+"""Calls that run, of which a new one is looked for among the oldest: what it costs does not grow with what waits."""
 PROBLEMS_MAX = 16
 """Told of one change; all are in `toolcell check`."""
 
@@ -326,9 +329,11 @@ class HostSession:
     def _note_of_repeat(self, name: str, arguments: Mapping[str, object] | None) -> str:
         """What the model is told of a call that repeats one that runs on, as of a host that gave up on it without a word."""
         now = asyncio.get_running_loop().time()
-        for talk in self._talks.values():
+        for talk in islice(self._talks.values(), REPEATED_MAX):  # the oldest first
             seconds = now - talk.began
-            if talk.repeats(name, arguments) and seconds >= GIVEN_UP_SECONDS:
+            if seconds < GIVEN_UP_SECONDS:
+                break
+            if talk.repeats(name, arguments):
                 return (
                     f"[The same call, begun {seconds:.0f} s before this one, still ran when this one began: {name} was run "
                     "twice. If it takes longer than the agent waits, call it in smaller parts, and not again.]\n"
