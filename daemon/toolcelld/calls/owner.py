@@ -29,7 +29,7 @@ class Owner(Protocol):
     """Whether the client that is attached now answers questions."""
     offered_services: frozenset[str]
     """The services that it offers."""
-    always: set[tuple[str, str, str]]
+    always: set[tuple[str, str, str, str]]
     """What a person has allowed until the session ends: asker, permission and pattern."""
     allowance: MessageAllowance
     places: Places

@@ -42,11 +42,14 @@ COMMAND: Final = "cli"
 """What `toolcell call` is as an agent; it asks in its terminal."""
 QUESTION_BYTES_MAX: Final = 48 * 1024
 """Bytes of a question with its patterns and details, or of a request with its arguments: one message to the client."""
+REMEMBERED_MAX: Final = 1_000
+"""Patterns that "always" allows in one session; after that it is a yes."""
 SERVICES_SHOWN_MAX: Final = 16
 """Names of offered services in the message about an unknown one."""
 
 
-_Remembered: TypeAlias = "frozenset[tuple[str, str, str]]"
+_Remembered: TypeAlias = "frozenset[tuple[str, str, str, str]]"
+"""Of each pattern: the tool, the permission, "" and the pattern; of a question without patterns its text, and ""."""
 
 
 class _OpenQuestion(NamedTuple):
@@ -120,8 +123,9 @@ class Questions:
             "always": list(message.always),
         }
         patterns = message.always or message.patterns
-        remembered = frozenset((self._tool, message.permission, pattern) for pattern in patterns)
-        if remembered and remembered <= self._session.always and not self._closed:
+        what = [("", pattern) for pattern in patterns] or [(message.question, "")]
+        remembered = frozenset((self._tool, message.permission, *each) for each in what)
+        if remembered <= self._session.always and not self._closed:
             self._say_answer(message.ask, allowed=True)
         else:
             self._put(events.Asked(message.ask, question, payload, call_id=self._call_id), remembered)
@@ -197,7 +201,7 @@ class Questions:
         if opened is None or not isinstance(opened.event, events.Asked):
             return False
         self._take(ask_id)
-        if allowed and always:
+        if allowed and always and len(self._session.always) < REMEMBERED_MAX:
             self._session.always.update(opened.remembered)
         self._say_answer(ask_id, allowed=allowed, always=always, message=message)
         return True

@@ -103,7 +103,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.calls_ended = 0
         self.start_events = StartEvents(self.outbox)
         self.allowance = MessageAllowance()
-        self.always: set[tuple[str, str, str]] = set()
+        self.always: set[tuple[str, str, str, str]] = set()
         self.places = Places(services.config.daemon.calls_per_session)
         self.hook_places = Places(services.config.daemon.calls_per_session)
         self.stream = 0  # counts the streams; only the newest one pumps

@@ -565,7 +565,7 @@ class Answer(_message.Message):
     allowed: _builtins.bool
     """Whether the tool may go on."""
     always: _builtins.bool
-    """Whether the same patterns are allowed for the rest of the session."""
+    """Whether the same patterns are allowed for the rest of the session; of a question without patterns the same question."""
     message: _builtins.str
     """The reason of a denial, for the tool."""
     def __init__(

@@ -35,7 +35,7 @@ class FakeOwner:
         self.services = cast("Services", SimpleNamespace(config=config, log=self._log, **services))
         self.places = self.hook_places = places or Places(1)
         self.allowance = MessageAllowance()
-        self.always: set[tuple[str, str, str]] = set()
+        self.always: set[tuple[str, str, str, str]] = set()
         self.told: list[events.Event] = []
         self.lines: list[str] = []
         self.ended = 0

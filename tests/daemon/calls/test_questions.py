@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.daemon.calls.owner import FakeOwner
 
 from toolcelld.calls.events import MESSAGE_BYTES, Asked, Requested
-from toolcelld.calls.questions import OPEN_MAX, Questions
+from toolcelld.calls.questions import OPEN_MAX, REMEMBERED_MAX, Questions
 from toolcelld.protocol.messages import (
     AnswerMessage,
     AskMessage,
@@ -107,6 +107,28 @@ async def test_always_is_remembered_for_the_same_tool_permission_and_patterns() 
     session.ask(4, permission="read", patterns=["users"])
     assert session.answered == [(1, True), (2, True)]
     session.questions.close("over")
+
+
+async def test_always_is_remembered_for_the_same_question_without_patterns() -> None:
+    session = Session()
+    session.ask(1, question="Go on?", permission="drop")
+    session.questions.answer(1, True, True, "")
+    session.ask(2, question="Go on?", permission="drop")
+    session.ask(3, question="Go on? All?", permission="drop")
+    session.ask(4, question="Go on?", permission="read")
+    session.ask(5, question="All?", permission="drop", patterns=["Go on?"])
+    session.ask(6, question="", permission="drop", patterns=["Go on?"])
+    assert session.answered == [(1, True), (2, True)]
+    session.questions.close("over")
+
+
+async def test_what_always_remembers_is_bounded() -> None:
+    session = Session()
+    for number in range(1, REMEMBERED_MAX + 3):
+        session.ask(number, patterns=[str(number)])
+        session.questions.answer(number, True, True, "")
+    assert len(session.always) == REMEMBERED_MAX
+    assert session.answered[-1] == (REMEMBERED_MAX + 2, True)
 
 
 async def test_patterns_that_begin_alike_are_not_the_same() -> None:
