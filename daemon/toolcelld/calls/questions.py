@@ -43,7 +43,7 @@ COMMAND: Final = "cli"
 QUESTION_BYTES_MAX: Final = 48 * 1024
 """Bytes of a question with its patterns and details, or of a request with its arguments: one message to the client."""
 REMEMBERED_MAX: Final = 1_000
-"""Patterns that "always" allows in one session; after that it is a yes."""
+"""Patterns that are remembered of a session; where there are so many, "always" is a yes to this question alone."""
 SERVICES_SHOWN_MAX: Final = 16
 """Names of offered services in the message about an unknown one."""
 
