@@ -20,7 +20,7 @@ from toolcelld import linux
 from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.installation import Installations
 from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.describing.description import Broken, Description
+from toolcelld.catalog.describing.description import BrokenFile, Description
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
 from toolcelld.catalog.problem import Problem
@@ -279,9 +279,9 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
                 )
                 description = replace(description, broken=replace(broken, remedy=remedy))
         except Refusal as refusal:
-            return Description(broken=Broken("setup", refusal.message))
+            return Description(broken=BrokenFile("setup", refusal.message))
         except OSError as error:
-            return Description(broken=Broken("setup", f"what its cell needs cannot be read: {error}"))
+            return Description(broken=BrokenFile("setup", f"what its cell needs cannot be read: {error}"))
         return description
 
     async def _load_hooks(self, config: Config) -> tuple[Hook, ...]:

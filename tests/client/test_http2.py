@@ -20,7 +20,7 @@ from google.rpc import status_pb2  # pyright: ignore[reportMissingTypeStubs]  # 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell.client._grpc.http2 import Connection, End, Message, Status
+from toolcell.client._grpc.http2 import End, Http2Connection, Message, Status
 
 SECONDS_MAX = 20.0
 SERVICE = "test.Service"
@@ -32,7 +32,7 @@ class Wire:
 
     def __init__(self, connected: socket.socket, token: str) -> None:
         self.socket = connected
-        self.connection = Connection(token)
+        self.connection = Http2Connection(token)
 
     def events(self) -> Generator[Message | End]:
         while True:
@@ -215,9 +215,9 @@ def trailers(**more: str) -> bytes:
     return hpack.Encoder().encode([(":status", "200"), ("grpc-status", "0"), *more.items()])
 
 
-def met(*frames: bytes, pieces: int = 65536) -> tuple[list[Message | End], Connection]:
+def met(*frames: bytes, pieces: int = 65536) -> tuple[list[Message | End], Http2Connection]:
     """What a connection with one RPC makes of what a peer sends."""
-    connection = Connection(TOKEN)
+    connection = Http2Connection(TOKEN)
     connection.begin("/a/B")
     connection.take()
     data = b"".join(frames)
@@ -339,7 +339,7 @@ def test_a_window_may_become_smaller_than_nothing() -> None:
 
 @given(st.binary(max_size=200), st.lists(st.integers(1, 30), max_size=20))
 def test_no_bytes_raise_anything(data: bytes, cuts: list[int]) -> None:
-    connection = Connection(TOKEN)
+    connection = Http2Connection(TOKEN)
     connection.begin("/a/B")
     list(connection.receive(SETTINGS))
     at = 0

@@ -330,7 +330,7 @@ async def removal_of_a_tmpdir(tasks: asyncio.TaskGroup, place: Path, patch: pyte
     await until(lambda: not os.path.lexists(path))
 
 
-class Broken(Worker):
+class BrokenFile(Worker):
     """A worker whose start fails as nothing of it foresees."""
 
     async def start(self, *_: object, **__: object) -> NoReturn:
@@ -346,7 +346,7 @@ async def start_of_a_worker(tasks: asyncio.TaskGroup, _: Path, __: pytest.Monkey
         idle_seconds=3600,
         grace_seconds=1,
         load_seconds=10,
-        make_worker=Broken,
+        make_worker=BrokenFile,
     )
     for _attempt in range(2):
         lease = pool.lease(pool.row(SPEC), places := Places(1), 10)
@@ -354,7 +354,7 @@ async def start_of_a_worker(tasks: asyncio.TaskGroup, _: Path, __: pytest.Monkey
             await lease.granted
         assert places.free
     await pool.aclose()
-    describer = Describer(lambda _: cast("Any", None), load_seconds=10, make_worker=Broken)
+    describer = Describer(lambda _: cast("Any", None), load_seconds=10, make_worker=BrokenFile)
     description = await describer.describe(SPEC)
     assert description.broken is not None
     assert "Input/output error" in description.broken.message

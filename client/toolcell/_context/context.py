@@ -1,6 +1,6 @@
 """The context of a call: its ids, its abort flag, and the messages that a running tool sends.
 
-All messages go through a `Channel`, which the worker implements over its socket and `toolcell.testing` over lists.
+All messages go through a `MessageChannel`, which the worker implements over its socket and `toolcell.testing` over lists.
 `update`, `progress`, `metadata` and `log` return at once and never raise: a tool must not fail because its progress
 could not be shown. `ask`, `exec` and `request` are coroutines, and `wait` runs one for a synchronous tool.
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolcell._context.exec import ExecResult
     from toolcell._context.ui import Ui
 
-__all__ = ["Abort", "Channel", "ToolContext"]
+__all__ = ["Abort", "MessageChannel", "ToolContext"]
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ QUESTION_CHARACTERS_MAX = 16 * 1024
 PATTERNS_MAX = 100
 
 
-class Channel(Protocol):
+class MessageChannel(Protocol):
     """The transport of a context's messages."""
 
     def tell(
@@ -68,7 +68,7 @@ class Abort:
 
     reason: str
 
-    def __init__(self, channel: Channel | None = None) -> None:
+    def __init__(self, channel: MessageChannel | None = None) -> None:
         self.reason = ""
         self._channel = channel
         self._happened = False
@@ -141,7 +141,7 @@ class ToolContext:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: MessageChannel,
         /,
         *,
         session_id: str,
@@ -382,7 +382,7 @@ def _has_not_begun(coroutine: Any) -> bool:
     return coroutine.cr_frame is not None and not coroutine.cr_running and not coroutine.cr_suspended
 
 
-async def _request(channel: Channel, service: str, arguments: Mapping[str, object]) -> Any:
+async def _request(channel: MessageChannel, service: str, arguments: Mapping[str, object]) -> Any:
     """See `ToolContext.request`."""
     import asyncio
     import json

@@ -294,7 +294,7 @@ class Call(Machine[CallState, CallEvent]):
         self.stop_clock()
         if lease is not None:
             self.session.services.pool.hold(lease)
-        self.session.tell(events.Progress(0.0, None, text, call_id=self.id))
+        self.session.tell(events.ProgressMade(0.0, None, text, call_id=self.id))
 
     def _withdraw(self) -> None:
         if self._lease is not None:
@@ -342,7 +342,7 @@ class Call(Machine[CallState, CallEvent]):
         """
         sent: tuple[events.Event, ...]
         if isinstance(ending, Refusal):
-            sent = (events.Refused(ending, call_id=self.id),)
+            sent = (events.CallRefused(ending, call_id=self.id),)
             text = f"refused: {ending.reason.lower()}"
         else:
             if len(body) > BODY_BYTES_ALWAYS and not self.session.has_room(len(body)):

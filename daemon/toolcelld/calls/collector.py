@@ -21,7 +21,7 @@ from toolcelld.calls.timers import UNIT_BYTES
 from toolcelld.cell.stdio import Source
 from toolcelld.event_log import TEXT_CHARACTERS_MAX
 from toolcelld.output.result import Result, ResultReader, shown_update, update_body
-from toolcelld.output.spill import Output, OutputOrigin
+from toolcelld.output.spill import KeptOutput, OutputOrigin
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
@@ -108,7 +108,7 @@ class OutputCollector:
             case UpdateMessage():
                 self._on_update(payload)
             case ProgressMessage(done=done, total=total, message=line):
-                self._session.tell(events.Progress(done, total, line, call_id=self._call_id))
+                self._session.tell(events.ProgressMade(done, total, line, call_id=self._call_id))
             case MetadataMessage():
                 self._on_metadata(payload)
             case LogMessage():
@@ -170,7 +170,7 @@ class OutputCollector:
         )
         if body is not None:
             self.update = body
-            self._session.tell(events.Update(shown_update(body), call_id=self._call_id))
+            self._session.tell(events.PartialResult(shown_update(body), call_id=self._call_id))
 
     def _on_metadata(self, payload: bytes) -> None:
         try:
@@ -184,7 +184,7 @@ class OutputCollector:
         if not self._merge(values):
             return
         title = str(self.metadata.get("title", ""))[:LINE_CHARACTERS_MAX]
-        self._session.tell(events.Metadata(title, encoded, call_id=self._call_id))
+        self._session.tell(events.MetadataSet(title, encoded, call_id=self._call_id))
 
     def _merge(self, values: Mapping[str, Any]) -> bool:
         """Merge values into the metadata of the outcome, up to its bound."""
@@ -215,14 +215,14 @@ class OutputCollector:
                 case _:
                     continue
         if lost := message.lost:
-            self._session.tell(events.Gap(lost, call_id=self._call_id))
+            self._session.tell(events.EventsDropped(lost, call_id=self._call_id))
             lines = f"{lost} lines were lost: more than can be kept at once"
             self._services.log(self._call_id, self._tool, "log", "warning", lines)
 
     def tell_log(self, source: str, level: str, text: str) -> None:
         for start in range(0, len(text), PIECE_CHARACTERS_MAX):
             piece = text[start : start + PIECE_CHARACTERS_MAX]
-            self._session.tell(events.Logged(level, source, piece, call_id=self._call_id))
+            self._session.tell(events.LineLogged(level, source, piece, call_id=self._call_id))
         for start in range(0, len(text), TEXT_CHARACTERS_MAX):  # a traceback is one entry of the log
             piece = text[start : start + TEXT_CHARACTERS_MAX]
             self._services.log(self._call_id, self._tool, source, level, piece)
@@ -275,7 +275,7 @@ class OutputCollector:
             self._merge(result.metadata)
         return result
 
-    async def settle(self, short: Result | None, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
+    async def settle(self, short: Result | None, *, cancelled: bool) -> tuple[Result, tuple[KeptOutput, ...]]:
         """Return the encoded result and the printed streams that were truncated.
 
         Args:

@@ -15,7 +15,7 @@ from toolcelld.calls.outcomes.outcome import Outcome
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.errors import Refusal
 
-__all__ = ["MESSAGE_BYTES", "PART_BYTES", "Accepted", "Asked", "CatalogChanged", "Chunk", "Ended", "Event", "Gap", "Logged", "Metadata", "Progress", "Published", "Refused", "Requested", "Started", "Update", "parts", "published"]  # fmt: skip
+__all__ = ["MESSAGE_BYTES", "PART_BYTES", "CallAccepted", "CallEnded", "CallRefused", "CallStarted", "CatalogChanged", "Chunk", "Event", "EventsDropped", "LineLogged", "MetadataSet", "PartialResult", "ProgressMade", "Published", "QuestionAsked", "ServiceRequested", "parts", "published"]  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,18 +38,18 @@ class Event:
 
 
 @dataclass(slots=True)
-class Accepted(Event):
+class CallAccepted(Event):
     queued: int
 
 
 @dataclass(slots=True)
-class Started(Event):
+class CallStarted(Event):
     worker_id: str
     queue_seconds: float
 
 
 @dataclass(slots=True)
-class Update(Event):
+class PartialResult(Event):
     """The partial result so far; with `more`, chunks follow."""
 
     droppable = True
@@ -61,7 +61,7 @@ class Update(Event):
 
 
 @dataclass(slots=True)
-class Progress(Event):
+class ProgressMade(Event):
     droppable = True
     done: float
     total: float | None
@@ -72,7 +72,7 @@ class Progress(Event):
 
 
 @dataclass(slots=True)
-class Metadata(Event):
+class MetadataSet(Event):
     droppable = True
     title: str
     values: bytes
@@ -82,7 +82,7 @@ class Metadata(Event):
 
 
 @dataclass(slots=True)
-class Logged(Event):
+class LineLogged(Event):
     droppable = True
     level: str
     source: str
@@ -93,7 +93,7 @@ class Logged(Event):
 
 
 @dataclass(slots=True)
-class Asked(Event):
+class QuestionAsked(Event):
     urgent = True
     ask_id: int
     question: Mapping[str, Any]
@@ -106,7 +106,7 @@ class Asked(Event):
 
 
 @dataclass(slots=True)
-class Requested(Event):
+class ServiceRequested(Event):
     urgent = True
     ask_id: int
     service: str
@@ -117,7 +117,7 @@ class Requested(Event):
 
 
 @dataclass(slots=True, init=False)
-class Ended(Event):
+class CallEnded(Event):
     """The call's outcome; `body` is the first part of its result; with `more`, chunks follow."""
 
     urgent = True
@@ -145,7 +145,7 @@ class Chunk(Event):
 
 
 @dataclass(slots=True)
-class Refused(Event):
+class CallRefused(Event):
     urgent = True
     refusal: Refusal
 
@@ -154,7 +154,7 @@ class Refused(Event):
 
 
 @dataclass(slots=True)
-class Gap(Event):
+class EventsDropped(Event):
     count: int
 
 
@@ -210,13 +210,13 @@ PART_BYTES: Final = 40 * 1024
 """Of a body in one event: with what is around it, less than a message."""
 
 
-def parts(call_id: str, outcome: Outcome, body: bytes) -> tuple[Ended, *tuple[Chunk, ...]]:
+def parts(call_id: str, outcome: Outcome, body: bytes) -> tuple[CallEnded, *tuple[Chunk, ...]]:
     """The outcome and the body of its result as events: one, or one with the body's beginning and the chunks of its rest."""
-    ended = Ended(outcome, body, call_id=call_id)
+    ended = CallEnded(outcome, body, call_id=call_id)
     if len(body) <= PART_BYTES and ended.size_bytes <= MESSAGE_BYTES:
         return (ended,)
     first = min(PART_BYTES, max(0, MESSAGE_BYTES - (ended.size_bytes - len(body))))
-    ended = Ended(outcome, body[:first], more=len(body) > first, call_id=call_id)
+    ended = CallEnded(outcome, body[:first], more=len(body) > first, call_id=call_id)
     rest = range(first, len(body), PART_BYTES)
     return ended, *(
         Chunk(body[start : start + PART_BYTES], last=start + PART_BYTES >= len(body), call_id=call_id)

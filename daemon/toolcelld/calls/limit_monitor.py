@@ -29,7 +29,7 @@ from typing import Final
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.run import Run
 from toolcelld.cell.cell import Cell
-from toolcelld.cell.processes.usage import Usage, disk_used, passed
+from toolcelld.cell.processes.usage import CellUsage, disk_used, passed
 from toolcelld.config.resolution.settings import Limits
 from toolcelld.lifecycle import WorkerState
 from toolcelld.pool.worker import Worker
@@ -131,7 +131,7 @@ class LimitMonitor:
         if not worker.cell.ended.done():
             _measure(worker.cell, limits, partial(self._judge_loading, worker))
 
-    def _judge_loading(self, worker: Worker, limits: Limits, usage: Usage) -> None:
+    def _judge_loading(self, worker: Worker, limits: Limits, usage: CellUsage) -> None:
         crossed = crossing(limits, usage, 0.0, time.time() - worker.started_at)
         if crossed and worker.state is WorkerState.STARTING:
             _halt(worker.cell, crossed, usage)
@@ -149,7 +149,7 @@ class LimitMonitor:
                 watch.walk = self._tasks.create_task(walk, name=f"disk of {run.call.id}")
             watch.looks += 1
 
-    def _judge(self, run: Run, limits: Limits, usage: Usage) -> None:
+    def _judge(self, run: Run, limits: Limits, usage: CellUsage) -> None:
         if not run.has_worker:
             return  # it has ended while its memory was read
         watch = self._watched.get(run)
@@ -178,7 +178,7 @@ class LimitMonitor:
         run.call.stop(stop)
 
 
-def _measure(cell: Cell, limits: Limits, judge: Callable[[Limits, Usage], object]) -> None:
+def _measure(cell: Cell, limits: Limits, judge: Callable[[Limits, CellUsage], object]) -> None:
     """Have the usage of a cell judged: now, and once more with its exact memory where it seems to have too much."""
     usage = cell.processes.usage = cell.processes.measure(limits.processes)
     if limits.memory_bytes is not None and usage.memory_bytes > limits.memory_bytes:
@@ -188,12 +188,12 @@ def _measure(cell: Cell, limits: Limits, judge: Callable[[Limits, Usage], object
     judge(limits, usage)
 
 
-def _halt(cell: Cell, crossed: Stop, usage: Usage) -> None:
+def _halt(cell: Cell, crossed: Stop, usage: CellUsage) -> None:
     if crossed.cause == "processes":
         cell.processes.halt(usage)
 
 
-def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: float) -> Stop | None:
+def crossing(limits: Limits, usage: CellUsage, cpu_seconds: float, after_seconds: float) -> Stop | None:
     """Return the limit that a use exceeds, as a reason to stop, or None."""
     used = {
         "memory": (usage.memory_bytes, limits.memory_bytes),

@@ -53,7 +53,7 @@ _Remembered: TypeAlias = "frozenset[tuple[str, str, str, str]]"
 
 
 class _OpenQuestion(NamedTuple):
-    event: events.Asked | events.Requested
+    event: events.QuestionAsked | events.ServiceRequested
     clock: asyncio.TimerHandle
     remembered: _Remembered
 
@@ -128,23 +128,25 @@ class Questions:
         if remembered <= self._session.always and not self._closed:
             self._say_answer(message.ask, allowed=True)
         else:
-            self._put(events.Asked(message.ask, question, payload, call_id=self._call_id), remembered)
+            self._put(events.QuestionAsked(message.ask, question, payload, call_id=self._call_id), remembered)
 
     def request(self, message: RequestMessage, payload: bytes) -> None:
         """Open a service request. Raises `MessageError` if its number is not new."""
         self._count(message)
-        self._put(events.Requested(message.ask, message.service, payload, call_id=self._call_id))
+        self._put(events.ServiceRequested(message.ask, message.service, payload, call_id=self._call_id))
 
     def _count(self, message: AskMessage | RequestMessage) -> None:
         if message.ask <= self._numbered:
             raise MessageError(message.type, "ask", f"{message.ask} comes after {self._numbered}")
         self._numbered = message.ask
 
-    def _put(self, event: events.Asked | events.Requested, remembered: _Remembered = frozenset()) -> None:
+    def _put(
+        self, event: events.QuestionAsked | events.ServiceRequested, remembered: _Remembered = frozenset()
+    ) -> None:
         if refused := self._refused(event):
             self._say_no(event, refused)
             return
-        seconds = ASK_SECONDS_MAX if isinstance(event, events.Asked) else REQUEST_SECONDS_MAX
+        seconds = ASK_SECONDS_MAX if isinstance(event, events.QuestionAsked) else REQUEST_SECONDS_MAX
         clock = self._loop.call_later(
             seconds, self._give_up, event.ask_id, f"no answer within {seconds:.0f} s"
         )
@@ -154,7 +156,7 @@ class Questions:
         self._changed()
         self._session.tell(event)
 
-    def _refused(self, event: events.Asked | events.Requested) -> str:
+    def _refused(self, event: events.QuestionAsked | events.ServiceRequested) -> str:
         """Return why the question is not sent to the client; empty if it is."""
         if self._closed:
             return self._closed
@@ -162,15 +164,15 @@ class Questions:
             return reason
         if event.size_bytes > QUESTION_BYTES_MAX:
             # Not cut: what a person does not see must not be allowed.
-            what = "question" if isinstance(event, events.Asked) else "request"
+            what = "question" if isinstance(event, events.QuestionAsked) else "request"
             return f"the {what} takes {event.size_bytes} bytes, more than {QUESTION_BYTES_MAX}; ask for less at once"
         if len(self._open) >= OPEN_MAX:
             return f"{OPEN_MAX} questions are open already"
         return ""
 
-    def _unanswerable(self, event: events.Asked | events.Requested) -> str:
+    def _unanswerable(self, event: events.QuestionAsked | events.ServiceRequested) -> str:
         """Return why the current client cannot answer; empty if it can."""
-        if isinstance(event, events.Asked):
+        if isinstance(event, events.QuestionAsked):
             return "" if self._session.answers else self.no_user
         offered = self._session.offered_services
         if event.service in offered:
@@ -198,7 +200,7 @@ class Questions:
     def answer(self, ask_id: int, allowed: bool, always: bool, message: str) -> bool:
         """Send an answer to the tool. Return False if the question is not open; two clients may answer the same one."""
         opened = self._open.get(ask_id)
-        if opened is None or not isinstance(opened.event, events.Asked):
+        if opened is None or not isinstance(opened.event, events.QuestionAsked):
             return False
         self._take(ask_id)
         if allowed and always and len(self._session.always) < REMEMBERED_MAX:
@@ -209,7 +211,7 @@ class Questions:
     def reply(self, ask_id: int, result: bytes, message: str) -> bool:
         """Send the result of a request to the tool. Return False if it is not open."""
         opened = self._open.get(ask_id)
-        if opened is None or not isinstance(opened.event, events.Requested):
+        if opened is None or not isinstance(opened.event, events.ServiceRequested):
             return False
         self._take(ask_id)
         self._say_reply(ask_id, result, message)
@@ -242,8 +244,8 @@ class Questions:
         self._changed()
         return opened
 
-    def _say_no(self, event: events.Asked | events.Requested, message: str) -> None:
-        if isinstance(event, events.Asked):
+    def _say_no(self, event: events.QuestionAsked | events.ServiceRequested, message: str) -> None:
+        if isinstance(event, events.QuestionAsked):
             self._say_answer(event.ask_id, allowed=False, message=message)
         else:
             self._say_reply(event.ask_id, b"", message)

@@ -10,7 +10,7 @@ from toolcelld.config.permissions import Rule
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, Settings, lower
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import Permit
-from toolcelld.pool.idle import Row
+from toolcelld.pool.idle import IdleRow
 from toolcelld.pool.pool import Pool
 from toolcelld.protocol.messages import CallContext
 
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
     tool: ToolInfo
     settings: Settings
     limits: Limits  # those of the settings, and lower ones of the session and the call
-    row: Row  # of the workers that can serve it
+    row: IdleRow  # of the workers that can serve it
     generation: int  # of the catalog that has the tool
     grace_seconds: float
     hooks: tuple[BoundHook, ...] = ()  # in the order in which they run

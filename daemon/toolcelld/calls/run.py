@@ -44,7 +44,7 @@ from toolcelld.errors import BugBarrier
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
 from toolcelld.network.refusals import Refusals, Refused
 from toolcelld.output.result import Result, short_result
-from toolcelld.output.spill import Output
+from toolcelld.output.spill import KeptOutput
 from toolcelld.pool.worker import Worker
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import AnswerMessage, ReplyMessage, ResultMessage, from_worker
@@ -406,7 +406,7 @@ class Run:
         self.call.fire(left)
         self._pool.give_back(self.worker, event, self.call.session.places)
 
-    def _outcome(self, result: Result, logs: tuple[Output, ...]) -> Outcome:
+    def _outcome(self, result: Result, logs: tuple[KeptOutput, ...]) -> Outcome:
         """Return the outcome of the run, which is over now.
 
         Args:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from toolcell._file_kinds import kind_of, tool_stem
 from toolcell._printable import printable
-from toolcelld.catalog.describing.description import Broken, Described, Description
+from toolcelld.catalog.describing.description import BrokenFile, Described, Description
 from toolcelld.catalog.describing.schemas import check_schemas
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import BUILTIN, ToolFile
@@ -233,7 +233,7 @@ def _cause(stale: Problem) -> str:
     return _line_of_text(f"line {stale.line}: {first}" if stale.line else first)[:CAUSE_LETTERS_MAX]
 
 
-def _broken(file: ToolFile, broken: Broken) -> Problem:
+def _broken(file: ToolFile, broken: BrokenFile) -> Problem:
     message = _text(broken.message) or f"gave nothing ({_text(broken.stage)})"
     if broken.remedy:
         message += "\n" + broken.remedy

@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
-from toolcelld.cell.processes.usage import Usage
+from toolcelld.cell.processes.usage import CellUsage
 
 __all__ = ["CellExit", "Proof"]
 
@@ -25,7 +25,7 @@ class CellExit:
     proof: Proof  # what showed that the cell is empty
     stderr: str  # the end of what the last call printed
     out_of_memory: bool = False  # the kernel killed a process because the cell passed its memory limit
-    usage: Usage | None = None  # at the last measurement, if there was one
+    usage: CellUsage | None = None  # at the last measurement, if there was one
     stdout: str = ""  # the end of what the last call printed
 
     @property

@@ -30,7 +30,7 @@ from toolcelld.environments.packages import installed
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.store import Store
 
-__all__ = ["RECENT_SECONDS", "Kept", "Kind", "Place", "Usage"]
+__all__ = ["RECENT_SECONDS", "Kept", "KeptDirectory", "Kind", "Place"]
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ ENTRIES_MAX: Final = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class KeptDirectory:
     """A directory that is kept."""
 
     path: str
@@ -115,12 +115,12 @@ class Kept:
         self._noted[key] = now
         self._store.write("INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?)", [*place, source, digest, now])
 
-    async def look(self) -> list[Usage]:
+    async def look(self) -> list[KeptDirectory]:
         """Return what is there, with its sizes."""
         rows = await self._rows()
         return await asyncio.to_thread(self._usages, rows, self._now() - RECENT_SECONDS, True)
 
-    async def remove(self, seconds: float) -> list[Usage]:
+    async def remove(self, seconds: float) -> list[KeptDirectory]:
         """Remove what no file asks for and what has not been used for so many seconds; return it.
 
         Args:
@@ -134,7 +134,7 @@ class Kept:
         rows = await self._rows()
         oldest = self._now() - max(seconds, RECENT_SECONDS)
         found = await asyncio.to_thread(self._usages, rows, oldest, False)
-        renamed: list[tuple[Usage, str]] = []
+        renamed: list[tuple[KeptDirectory, str]] = []
         for usage in found:
             place = self._place_of(usage.path)
             if usage.unneeded and self._used.get(place, 0.0) < oldest:  # not since the rows were read
@@ -179,8 +179,8 @@ class Kept:
 
     # The methods below block.
 
-    def _usages(self, rows: Sequence[Row], oldest: float, sized: bool) -> list[Usage]:
-        usages: list[Usage] = []
+    def _usages(self, rows: Sequence[Row], oldest: float, sized: bool) -> list[KeptDirectory]:
+        usages: list[KeptDirectory] = []
         sizes = _Sizes()
         for kind in DIRECTORIES:
             for name in _names(self._path(kind)):
@@ -191,7 +191,9 @@ class Kept:
                 except OSError:
                     continue
                 unneeded = used_at < oldest and not any(self._asks(*row[:4]) for row in of_it)
-                usages.append(Usage(path, used_at, unneeded, sizes.of(path) if sized or unneeded else 0))
+                usages.append(
+                    KeptDirectory(path, used_at, unneeded, sizes.of(path) if sized or unneeded else 0)
+                )
         return usages
 
     def _asks(self, kind: Kind, name: str, source: str, digest: str) -> bool:
@@ -202,7 +204,7 @@ class Kept:
         except (OSError, NotRegularError, TooLargeError):
             return False
 
-    def _removed(self, renamed: Sequence[tuple[Usage, str]]) -> list[Usage]:
+    def _removed(self, renamed: Sequence[tuple[KeptDirectory, str]]) -> list[KeptDirectory]:
         for kind in DIRECTORIES:
             directory = self._path(kind)
             for name in _names(directory, REMOVED):  # of a daemon that was killed, too

@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from toolcell._results.json_value import from_json
 from toolcelld.config.resolution.settings import Limits
-from toolcelld.output.spill import Output
+from toolcelld.output.spill import KeptOutput
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.output.truncate import Keep, Notice, Truncated, Truncator, fits
 from toolcelld.protocol.frames import FrameError
@@ -58,10 +58,10 @@ class Result(NamedTuple):
 
     body: bytes
     metadata: Mapping[str, Any]
-    output: Output | None
+    output: KeptOutput | None
     output_bytes: int
     text: str  # its first characters
-    details_output: Output | None = None  # where they are too large for the body
+    details_output: KeptOutput | None = None  # where they are too large for the body
 
 
 @dataclass(slots=True)
@@ -214,13 +214,15 @@ class ResultReader:
     async def finish(self) -> Result:
         """Return the result; a truncated text, and large details, are spilled to files."""
         truncated, output = await self._spool.finish()
-        details_output: Output | None = None
+        details_output: KeptOutput | None = None
         for part in self._parts:
             if part.spool is not None:
                 _, details_output = await part.spool.finish()
         return self._result(truncated, output, details_output)
 
-    def _result(self, truncated: Truncated, output: Output | None, details_output: Output | None) -> Result:
+    def _result(
+        self, truncated: Truncated, output: KeptOutput | None, details_output: KeptOutput | None
+    ) -> Result:
         content = self._content(truncated.text, cut=truncated.cut)
         details = self._details(details_output)
         part = next((part for part in self._parts if part.kind == "details"), None)
@@ -231,7 +233,7 @@ class ResultReader:
         text = truncated.text[:TEXT_HEAD_CHARACTERS]
         return Result(body, self._metadata(), output, truncated.total_bytes, text, details_output)
 
-    def _details(self, output: Output | None) -> bytes:
+    def _details(self, output: KeptOutput | None) -> bytes:
         part = next((part for part in self._parts if part.kind == "details"), None)
         if part is None:
             return b"null"

@@ -38,7 +38,7 @@ from toolcelld.output.spill_files import (
 )
 from toolcelld.store import Store
 
-__all__ = ["PART_BYTES", "Output", "OutputOrigin", "SpillStore", "UnknownOutput"]
+__all__ = ["PART_BYTES", "KeptOutput", "OutputOrigin", "SpillStore", "UnknownOutput"]
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class OutputOrigin:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class KeptOutput:
     """An output, complete or as much of it as was kept; without a handle nothing was."""
 
     handle: str
@@ -163,13 +163,13 @@ class SpillStore:
 
     # Reading.
 
-    async def get(self, handle: str) -> Output:
+    async def get(self, handle: str) -> KeptOutput:
         """Return the output with this handle. Raises `UnknownOutput`."""
         if not HANDLE.fullmatch(handle):
             raise self._unknown_output(handle)
         return await self.find(handle)
 
-    async def find(self, prefix: str) -> Output:
+    async def find(self, prefix: str) -> KeptOutput:
         """Return the only output whose handle begins with `prefix`. Raises `UnknownOutput`."""
         if not _PREFIX.fullmatch(prefix):
             raise self._unknown_output(prefix)
@@ -183,7 +183,7 @@ class SpillStore:
             raise UnknownOutput(f"More than one output begins with {prefix}. Give more of the handle.")
         return _output(rows[0])
 
-    def read(self, output: Output, start_bytes: int = 0, length_bytes: int = 0) -> AsyncGenerator[bytes]:
+    def read(self, output: KeptOutput, start_bytes: int = 0, length_bytes: int = 0) -> AsyncGenerator[bytes]:
         """Read a range of an output, in parts of at most `PART_BYTES`.
 
         An output that is deleted meanwhile is read to its end. A caller that may stop early must close the generator.
@@ -200,7 +200,9 @@ class SpillStore:
         end = min(start + (length_bytes or output.kept_bytes), output.kept_bytes)
         return self._read(output.handle, lambda _: (start, end))
 
-    def read_lines(self, output: Output, first_line: int = 1, last_line: int = 0) -> AsyncGenerator[bytes]:
+    def read_lines(
+        self, output: KeptOutput, first_line: int = 1, last_line: int = 0
+    ) -> AsyncGenerator[bytes]:
         """Read lines of an output, in parts as `read`.
 
         Args:
@@ -268,7 +270,7 @@ class SpillStore:
         """Release a reserved share of the quota."""
         self._writing_bytes -= count_bytes
 
-    async def add(self, output: Output) -> bool:
+    async def add(self, output: KeptOutput) -> bool:
         """Index an output whose file is complete and still locked; return whether the row is committed."""
         handle, origin, *figures, _ = astuple(output)
         added = await self._store.commit(
@@ -342,8 +344,8 @@ class SpillStore:
         return os.path.join(self.directory, handle)
 
 
-def _output(row: tuple[Any, ...]) -> Output:
+def _output(row: tuple[Any, ...]) -> KeptOutput:
     handle, session_id, secret_digest, call_id, tool, source, *figures, complete, created, expires = row
     origin = OutputOrigin(session_id, secret_digest, call_id, tool, source)
     total_bytes, kept_bytes, total_lines = figures
-    return Output(handle, origin, total_bytes, kept_bytes, total_lines, bool(complete), created, expires)
+    return KeptOutput(handle, origin, total_bytes, kept_bytes, total_lines, bool(complete), created, expires)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toolcell._units import format_bytes
-from toolcelld.output.spill import Output, OutputOrigin, SpillStore
+from toolcelld.output.spill import KeptOutput, OutputOrigin, SpillStore
 from toolcelld.output.spill_files import Writing
 from toolcelld.output.truncate import BYTES_CEILING, Keep, Notice, Truncated, Truncator
 
@@ -92,7 +92,7 @@ class SpooledOutput:
         truncated = self._truncator.result()
         return None if truncated.cut else truncated
 
-    async def finish(self) -> tuple[Truncated, Output | None]:
+    async def finish(self) -> tuple[Truncated, KeptOutput | None]:
         """Return the result and, where it was truncated, the spilled output, which can be read also after a restart."""
         truncated = self._truncator.result()
         if not truncated.cut:
@@ -127,11 +127,11 @@ class SpooledOutput:
         if not await self._spills.run(self._file.write, data):
             self._give_up(self._file.failure)
 
-    async def _add(self, truncated: Truncated) -> Output:
+    async def _add(self, truncated: Truncated) -> KeptOutput:
         spills, file = self._spills, self._file
         kept_bytes = 0 if file is None else file.kept_bytes
         created = spills.now()
-        output = Output(
+        output = KeptOutput(
             handle="" if file is None else file.handle,
             origin=self._origin,
             total_bytes=truncated.total_bytes,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from toolcelld.catalog.describing.description import Broken, Description, Rejected
+from toolcelld.catalog.describing.description import BrokenFile, Description, Rejected
 from toolcelld.cell.exit import CellExit
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
@@ -64,7 +64,7 @@ class Describer:
             if worker.state is not WorkerState.DEAD:
                 await worker.end()
             return Description(
-                broken=Broken(failure.stage, failure.message, failure.line, failure.missing_module)
+                broken=BrokenFile(failure.stage, failure.message, failure.line, failure.missing_module)
             )
         worker.fire(WorkerEvent.RETIRE)
         worker.cell.end()

@@ -9,10 +9,10 @@ from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.idle_watch import IdleWatch
 from toolcelld.pool.worker import Worker
 
-__all__ = ["IdleWorkers", "Row"]
+__all__ = ["IdleRow", "IdleWorkers"]
 
 
-class Row:
+class IdleRow:
     """The idle workers of equal cells, the one that was used last at the end."""
 
     __slots__ = ("__weakref__", "spec", "workers")
@@ -52,7 +52,7 @@ class IdleWorkers:
         if not self._watch.hurried:
             self._watch.wake()
 
-    def take(self, row: Row) -> Worker | None:
+    def take(self, row: IdleRow) -> Worker | None:
         """Remove and return the worker of a row that was used last and has the code of now; None where there is none."""
         while row.workers:
             worker = row.workers.pop()

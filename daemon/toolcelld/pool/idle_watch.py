@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.cell.processes.usage import Usage, measure, passed
+from toolcelld.cell.processes.usage import CellUsage, measure, passed
 from toolcelld.pool.worker import Worker
 
 __all__ = ["IdleWatch"]
@@ -164,12 +164,12 @@ def _over_limit(worker: Worker, on_too_much: Callable[[Worker, str], object]) ->
     limits, processes = worker.spec.limits, worker.cell.processes
     usage = processes.measure(limits.processes)
 
-    def over(key: str, figure: int, limit: int | None, usage: Usage) -> str:
+    def over(key: str, figure: int, limit: int | None, usage: CellUsage) -> str:
         if limit is None or figure <= limit:
             return ""
         return f"it has {passed(key, figure, limit, time.time() - worker.since, usage)}"
 
-    def on_read(usage: Usage) -> None:
+    def on_read(usage: CellUsage) -> None:
         if doing := over("memory", usage.memory_bytes, limits.memory_bytes, usage):
             on_too_much(worker, doing)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from toolcelld.pool.fair_queue import Places
 
 if TYPE_CHECKING:
-    from toolcelld.pool.idle import Row
+    from toolcelld.pool.idle import IdleRow
     from toolcelld.pool.worker import Worker
 
 __all__ = ["Lane", "Lease"]
@@ -18,7 +18,7 @@ __all__ = ["Lane", "Lease"]
 class Lane(NamedTuple):
     """What can serve a call: a worker with such a cell, and a place of the tool where it has a bound."""
 
-    row: Row
+    row: IdleRow
     bounded: str  # the tool's name; empty where it has no bound
 
 
@@ -26,7 +26,7 @@ class Lane(NamedTuple):
 class Lease:
     """A call's request for a worker and for a place in its session; `granted` has the state."""
 
-    row: Row
+    row: IdleRow
     places: Places
     granted: asyncio.Future[Worker]  # pending while it waits; cancelled when it was withdrawn
     queue_seconds: float | None = None

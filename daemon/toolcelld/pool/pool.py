@@ -34,7 +34,7 @@ from toolcelld.files.paths import Place, is_below
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import FairQueue, Places
-from toolcelld.pool.idle import IdleWorkers, Row
+from toolcelld.pool.idle import IdleRow, IdleWorkers
 from toolcelld.pool.lease import Lane, Lease
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
@@ -82,7 +82,7 @@ class Pool:
         self._running: dict[Worker, str] = {}  # those whose tools have a bound on concurrency, and the tool
         self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
         self._workers: dict[str, Worker] = {}
-        self._rows: WeakValueDictionary[CellSpec, Row] = WeakValueDictionary()  # of plans and workers
+        self._rows: WeakValueDictionary[CellSpec, IdleRow] = WeakValueDictionary()  # of plans and workers
         # Until it is known how the start has ended, so longer than they live
         self._starting: set[Worker] = set()
         self._idle = IdleWorkers(idle_seconds, self.retire, self._end_active)
@@ -101,15 +101,15 @@ class Pool:
         """Calls that wait."""
         return self._waiting.count
 
-    def row(self, spec: CellSpec) -> Row:
+    def row(self, spec: CellSpec) -> IdleRow:
         """Return the row of the workers with such a cell, for plans that keep it: a call then compares no specs."""
         if (row := self._rows.get(spec)) is None:
-            row = self._rows[spec] = Row(spec)
+            row = self._rows[spec] = IdleRow(spec)
         return row
 
     # The two ends of a lease
 
-    def lease_now(self, row: Row, places: Places) -> Worker | None:
+    def lease_now(self, row: IdleRow, places: Places) -> Worker | None:
         """A warm worker with a place, leased, where both are free and no call waits for them; the hot path."""
         if places.free <= places.waiting or (worker := self._idle.take(row)) is None:
             return None
@@ -121,7 +121,7 @@ class Pool:
 
     def lease(
         self,
-        row: Row,
+        row: IdleRow,
         places: Places,
         queue_seconds: float | None,
         *,

@@ -42,7 +42,7 @@ from toolcelld.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from toolcelld.pool.idle import Row
+    from toolcelld.pool.idle import IdleRow
 
 __all__ = ["CallListener", "Worker"]
 
@@ -124,7 +124,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self.printed = b""  # while the file was loaded
         self._cell: Cell | None = None  # until it is started; then `cell`
         self.listener: CallListener | None = None  # receives the frames of its call
-        self.row: Row | None = None  # of the pool that has it
+        self.row: IdleRow | None = None  # of the pool that has it
         self._startup: Startup | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.forks = False  # whether it is a template, which forks a process for each call

@@ -28,7 +28,7 @@ from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import DirectoryError, Pin
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
-from toolcelld.output.spill import Output, SpillStore, UnknownOutput
+from toolcelld.output.spill import KeptOutput, SpillStore, UnknownOutput
 from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.messages.arguments import ArgumentReassembler, complete
 from toolcelld.rpc.messages.decoding import (
@@ -179,7 +179,7 @@ class ToolCell(rpc.ToolCellServicer):
                     refusal.__traceback__ = None  # its frames would be held with the event
                     # A refusal ends the call that it names; a call that runs has its own ending.
                     session.outbox.put(
-                        events.Refused(refusal, call_id="" if call_id in session.calls else call_id)
+                        events.CallRefused(refusal, call_id="" if call_id in session.calls else call_id)
                     )
         except DecodeError as error:
             raise _undecodable() from error
@@ -233,7 +233,7 @@ class ToolCell(rpc.ToolCellServicer):
             await self._services.catalogs.refresh(session.directory)
         except DirectoryError as error:
             session.outbox.put(
-                events.Refused(Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory"))
+                events.CallRefused(Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory"))
             )
             return
         if session.state is SessionState.OPEN:
@@ -263,7 +263,7 @@ class ToolCell(rpc.ToolCellServicer):
                 while not over:
                     await session.outbox.ready.wait()
                     for event in session.outbox.take():
-                        if isinstance(event, events.Refused):
+                        if isinstance(event, events.CallRefused):
                             raise event.refusal
                         if event.call_id:
                             event.number = 0
@@ -363,7 +363,7 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def _find_output(
         self, spills: SpillStore, request: pb.ReadOutputRequest, context: Context
-    ) -> Output:
+    ) -> KeptOutput:
         try:
             if self._access.is_operator(context) and not request.resume_token:
                 return await spills.find(request.output_id)
@@ -406,6 +406,6 @@ def _subject(message: pb.AttachRequest) -> str:
 
 
 def _is_last(event: events.Event) -> bool:
-    return (isinstance(event, events.Ended) and not event.more) or (
+    return (isinstance(event, events.CallEnded) and not event.more) or (
         isinstance(event, events.Chunk) and event.last
     )

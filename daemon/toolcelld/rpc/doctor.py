@@ -19,7 +19,7 @@ from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.resolution.settings import resolve
 from toolcelld.environments.engine import INSTALLING, engine_here, passed_over
-from toolcelld.environments.kept import Usage
+from toolcelld.environments.kept import KeptDirectory
 from toolcelld.environments.programs import programs_of
 from toolcelld.errors import Refusal
 from toolcelld.files.looks import look
@@ -88,7 +88,7 @@ def diagnose(
     looked_at: Sequence[Finding],
     *,
     spill_bytes: int,
-    kept: Sequence[Usage],
+    kept: Sequence[KeptDirectory],
     store: Store,
 ) -> Diagnosis:
     """Tell what there is. Reads some small files of /proc and /sys.
@@ -276,7 +276,7 @@ def _spill(used_bytes: int, quota_bytes: int) -> Finding:
     return Finding("host", "spill quota", "in use", detail, "raise [spill] quota" if nearly else "")
 
 
-def _kept(kept: Sequence[Usage]) -> Finding:
+def _kept(kept: Sequence[KeptDirectory]) -> Finding:
     unneeded = [usage for usage in kept if usage.unneeded]
     detail = f"{len(kept)} of {format_bytes(sum(usage.size_bytes for usage in kept))}"
     if not unneeded:

@@ -47,7 +47,7 @@ from typing import Any, Final, TypeAlias
 from toolcelld import linux
 from toolcelld.files.paths import is_below
 from toolcelld.sandbox import landlock, namespaces, own_network
-from toolcelld.sandbox.guard.names import Names, Protected
+from toolcelld.sandbox.guard.names import NamePatterns, Protected
 from toolcelld.sandbox.guard.operations import Operations
 from toolcelld.sandbox.guard.process import AskingFilter, stand_guard
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Enclosure, PythonSetup, SandboxPolicy
@@ -432,7 +432,7 @@ def _guard(plan: Plan) -> str | None:
         lambda listener: Operations(
             listener,
             places,
-            Protected(policy.guarded, Names.of(policy.names), free, policy.protected),
+            Protected(policy.guarded, NamePatterns.of(policy.names), free, policy.protected),
             executions=0 if policy.execute else 1,
         ),
         abort_signal=ABORT_SIGNAL,

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls.events import (
     MESSAGE_BYTES,
-    Accepted,
-    Ended,
+    CallAccepted,
+    CallEnded,
+    CallRefused,
+    CallStarted,
     Event,
-    Gap,
-    Progress,
-    Refused,
-    Started,
-    Update,
+    EventsDropped,
+    PartialResult,
+    ProgressMade,
 )
 from toolcelld.errors import Refusal, RefusalReason
 
@@ -75,7 +75,9 @@ class Outbox:
     def endings(self) -> list[str]:
         """Yield the ids of calls whose ending is not acknowledged yet."""
         return [
-            event.call_id for event in self._all() if event.call_id and isinstance(event, Ended | Refused)
+            event.call_id
+            for event in self._all()
+            if event.call_id and isinstance(event, CallEnded | CallRefused)
         ]
 
     def _all(self) -> Iterator[Event]:
@@ -88,7 +90,7 @@ class Outbox:
 
     def put(self, event: Event) -> None:
         """Queue an event. An update or progress replaces an unsent one of the same call."""
-        if not (event.droppable and isinstance(event, Update | Progress) and self._replace(event)):
+        if not (event.droppable and isinstance(event, PartialResult | ProgressMade) and self._replace(event)):
             if (queue := self._waiting.get(event.call_id)) is None:
                 queue = self._waiting[event.call_id] = deque()
             queue.append(event)
@@ -111,14 +113,14 @@ class Outbox:
         if event.droppable:
             self._droppable_bytes += size_bytes
 
-    def _replace(self, event: Update | Progress) -> bool:
+    def _replace(self, event: PartialResult | ProgressMade) -> bool:
         waiting = self._newest.setdefault((event.call_id, type(event)), event)
         if waiting is event:
             return False
         self._count(waiting, -waiting.size_bytes)
-        if isinstance(waiting, Update) and isinstance(event, Update):
+        if isinstance(waiting, PartialResult) and isinstance(event, PartialResult):
             waiting.body = event.body
-        elif isinstance(waiting, Progress) and isinstance(event, Progress):
+        elif isinstance(waiting, ProgressMade) and isinstance(event, ProgressMade):
             waiting.done, waiting.total, waiting.message = event.done, event.total, event.message
         waiting.time = event.time
         waiting.measure()
@@ -195,24 +197,24 @@ class Outbox:
             )
             if not most:
                 return
-            self._newest.pop((call_id, Update), None)
-            self._newest.pop((call_id, Progress), None)
+            self._newest.pop((call_id, PartialResult), None)
+            self._newest.pop((call_id, ProgressMade), None)
             self._waiting[call_id] = self._thinned(self._waiting[call_id])
 
     def _thinned(self, queue: deque[Event]) -> deque[Event]:
         """Return the queue with one gap event per call, at the position of its last dropped event."""
         kept: deque[Event] = deque()
-        gaps: dict[str, Gap] = {}
+        gaps: dict[str, EventsDropped] = {}
         for event in reversed(queue):
-            if not event.droppable and not isinstance(event, Gap):
+            if not event.droppable and not isinstance(event, EventsDropped):
                 kept.appendleft(event)
                 continue
             gap = gaps.get(event.call_id)
             if gap is None:
-                gap = gaps[event.call_id] = Gap(0, number=event.number, call_id=event.call_id)
+                gap = gaps[event.call_id] = EventsDropped(0, number=event.number, call_id=event.call_id)
                 self._count(gap, gap.size_bytes)
                 kept.appendleft(gap)
-            gap.count += event.count if isinstance(event, Gap) else 1
+            gap.count += event.count if isinstance(event, EventsDropped) else 1
             self._count(event, -event.size_bytes)
         return kept
 
@@ -245,7 +247,9 @@ class StartEvents:
     def start(self, call: Call) -> None:
         """Send the Started event of a call whose Accepted event is sent."""
         if (run := call.run) is not None:
-            self._outbox.put(Started(run.worker.id, run.queue_seconds, call_id=call.id, time=run.begun_at))
+            self._outbox.put(
+                CallStarted(run.worker.id, run.queue_seconds, call_id=call.id, time=run.begun_at)
+            )
 
     def send(self, call_id: str) -> None:
         """Send the delayed events of a call before another event of it."""
@@ -266,5 +270,5 @@ class StartEvents:
             self._send(*delayed)
 
     def _send(self, call: Call, queued: int, _: float) -> None:
-        self._outbox.put(Accepted(queued, call_id=call.id, time=call.accepted_at))
+        self._outbox.put(CallAccepted(queued, call_id=call.id, time=call.accepted_at))
         self.start(call)

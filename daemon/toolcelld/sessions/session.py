@@ -306,7 +306,7 @@ class Session(Machine[SessionState, SessionEvent]):
                 f"call {call_id} exists with another tool or other arguments; choose another id.",
                 field="call.call_id",
             )
-        told: tuple[events.Event, ...] = (events.Accepted(0, call_id=call_id),)
+        told: tuple[events.Event, ...] = (events.CallAccepted(0, call_id=call_id),)
         if call is None:
             told = self.idempotency.ending(call_id)
         elif call.plan is None:

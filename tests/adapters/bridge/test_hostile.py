@@ -13,7 +13,7 @@ import pytest
 from tests.adapters.bridge.host import COMMAND, SECONDS_MAX, Host, bridge, environment
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.bridge.output import Output
+from toolcell.adapters.bridge.output import HostLines
 from toolcell.adapters.bridge.server import SESSIONS_MAX
 from toolcell.adapters.bridge.session import CALLS_MAX
 from toolcell.adapters.pipes import LINE_BYTES_MAX, Pipes
@@ -227,7 +227,7 @@ async def test_a_message_waits_until_the_host_has_read_the_one_before() -> None:
     put: list[bytes] = []
     drained: asyncio.Queue[None] = asyncio.Queue()
     pipes = SimpleNamespace(put=put.append, drained=drained.get)
-    output = Output(cast("Pipes", pipes))
+    output = HostLines(cast("Pipes", pipes))
     telling = [asyncio.ensure_future(output.tell({"n": number})) for number in range(3)]
     for number in range(3):
         await asyncio.sleep(0)

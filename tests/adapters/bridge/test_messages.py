@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell.adapters.bridge import messages
-from toolcell.adapters.bridge.requests import REQUESTS, Fault, Request, read
+from toolcell.adapters.bridge.requests import REQUESTS, HostRequest, RequestFault, read
 from toolcell.client import (
     FileData,
     Gap,
@@ -45,7 +45,7 @@ CONTENT: Final = (
     ResourceLink("https://example.org", "an example"),
 )
 PROBLEM: Final = Problem("torn.py", "", "broken", "'(' was never closed", 1)
-FAULT: Final = Fault(
+FAULT: Final = RequestFault(
     "unavailable", "No daemon runs here.", "Start the daemon: toolcell serve", to="open", session="s"
 )
 OFFERED: Final = {"words": TOOL}
@@ -98,7 +98,7 @@ def test_the_vectors_have_each_message_with_all_of_its_fields() -> None:
 
 @lines("refused")
 def test_a_line_that_is_no_message_is_refused(vector: dict[str, Any]) -> None:
-    with pytest.raises(Fault) as fault:
+    with pytest.raises(RequestFault) as fault:
         read(vector["line"].encode())
     assert (fault.value.code, fault.value.to) == (vector["code"], vector["to"])
 
@@ -159,22 +159,24 @@ def test_the_page_has_the_fields_of_our_messages() -> None:
 def test_the_page_has_every_code() -> None:
     package = Path(messages.__file__).parent
     raised = {
-        code for path in package.glob("*.py") for code in re.findall(r'Fault\(\s*"(\w+)"', path.read_text())
+        code
+        for path in package.glob("*.py")
+        for code in re.findall(r'RequestFault\(\s*"(\w+)"', path.read_text())
     }
     assert raised == {code for first, _ in rows("Errors") for code in re.findall(r"`(\w+)`", first)}
 
 
-def read_or_fault(line: bytes) -> Request | Fault:
+def read_or_fault(line: bytes) -> HostRequest | RequestFault:
     try:
         return read(line)
-    except Fault as fault:
+    except RequestFault as fault:
         return fault
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_a_fault(line: bytes) -> None:
     found = read_or_fault(line)
-    assert isinstance(found, Request) or messages.encode(messages.failed(found)).isascii()
+    assert isinstance(found, HostRequest) or messages.encode(messages.failed(found)).isascii()
 
 
 JSON: Final = st.recursive(
@@ -192,7 +194,7 @@ def test_any_values_of_fields_are_a_message_or_a_fault(kind: str, data: st.DataO
     found = read_or_fault(line)
     assert (
         found.type == kind
-        if isinstance(found, Request)
+        if isinstance(found, HostRequest)
         else (found.code, found.to) == ("invalid_message", kind)
     )
 

@@ -18,7 +18,7 @@ from tests.adapters.claude.test_claude import SECONDS_MAX, appears, gone, proces
 from tests.adapters.script import Turn
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.claude.program import MARK, ConnectedPrograms, Connection
+from toolcell.adapters.claude.program import MARK, ConnectedPrograms, ProgramConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +92,7 @@ async def sleeper(mark: bytes = MARK) -> AsyncGenerator[Process]:
             await process.wait()
 
 
-async def finished(connection: Connection) -> None:
+async def finished(connection: ProgramConnection) -> None:
     async with asyncio.timeout(SECONDS_MAX):
         await connection.ended
 

@@ -23,7 +23,7 @@ from toolcelld.config.resolution.settings import resolve
 from toolcelld.lifecycle import CallState, WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import Places
-from toolcelld.pool.idle import Row
+from toolcelld.pool.idle import IdleRow
 from toolcelld.pool.pool import Lease, Pool
 from toolcelld.pool.worker import CallListener, Worker
 from toolcelld.protocol.messages import CallContext
@@ -45,10 +45,10 @@ class FakePool(Pool):
         self.leases = 0
         self.warm: Worker | None = None
 
-    def lease_now(self, row: Row, places: Places) -> Worker | None:
+    def lease_now(self, row: IdleRow, places: Places) -> Worker | None:
         return self.warm
 
-    def lease(self, row: Row, places: Places, queue_seconds: float | None, **tool: Any) -> Lease:
+    def lease(self, row: IdleRow, places: Places, queue_seconds: float | None, **tool: Any) -> Lease:
         self.leases += 1
         return Lease(row, places, self.granted)
 
@@ -74,7 +74,7 @@ def a_call(session: FakeOwner) -> Call:
 def a_plan() -> Plan:
     tool = ToolInfo("t", "", b"{}", FILE, "t", {})
     settings = resolve(Config(), "t", {}, "project")
-    return Plan(tool, settings, settings.limits, Row(CellSpec(FILE, "/", (), CellLimits(), OPEN)), 1, 1.0)
+    return Plan(tool, settings, settings.limits, IdleRow(CellSpec(FILE, "/", (), CellLimits(), OPEN)), 1, 1.0)
 
 
 async def moments(count: int) -> None:
@@ -202,7 +202,7 @@ async def test_an_outcome_is_cut_into_messages_whatever_stands_around_its_body(b
     body = bytes(body_bytes)
     around = Outcome(Kind.TOOL_ERROR, "", "é" * 4000, b'{"title": "%s"}' % (b"x" * 30_000))
     first, *rest = parts("c-1", around, body)
-    assert isinstance(first, events.Ended)
+    assert isinstance(first, events.CallEnded)
     assert first.more is bool(rest)
     assert [chunk.last for chunk in rest] == [False] * (len(rest) - 1) + [True] * bool(rest)
     assert b"".join([first.body, *(chunk.data for chunk in rest)]) == body

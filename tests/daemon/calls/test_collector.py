@@ -22,7 +22,7 @@ from toolcelld.config.load import Config
 from toolcelld.config.resolution.settings import Limits, resolve
 from toolcelld.event_log import TEXT_CHARACTERS_MAX
 from toolcelld.output.result import Result
-from toolcelld.output.spill import Output
+from toolcelld.output.spill import KeptOutput
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     LOST_MAX,
@@ -137,7 +137,7 @@ class Hearing:
     def settle_now(self) -> Result | None:
         return self.collector.settle_now(self.run._short)  # pyright: ignore[reportPrivateUsage]
 
-    async def settle(self, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
+    async def settle(self, *, cancelled: bool) -> tuple[Result, tuple[KeptOutput, ...]]:
         return await self.collector.settle(self.run._short, cancelled=cancelled)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -197,7 +197,7 @@ async def test_a_long_line_comes_in_pieces_and_none_is_lost() -> None:
     assert "".join(hearing.session.lines[:-1]) == text
     assert hearing.session.lines[-1].startswith("2 lines were lost")
     assert [len(line) for line in hearing.session.lines[:-1]] == [TEXT_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, 1]
-    told = [event.text for event in hearing.session.told if isinstance(event, events.Logged)]
+    told = [event.text for event in hearing.session.told if isinstance(event, events.LineLogged)]
     assert "".join(told) == text
     assert all(len(piece.encode()) <= 16 * 1024 for piece in told)
 
@@ -210,7 +210,7 @@ async def test_lines_that_the_worker_could_not_keep_are_told_as_a_gap(
 ) -> None:
     hearing = Hearing()
     hearing.hear("log", b"[]", **said)
-    assert [event.count for event in hearing.session.told if isinstance(event, events.Gap)] == told
+    assert [event.count for event in hearing.session.told if isinstance(event, events.EventsDropped)] == told
     assert not hearing.cell.broken
 
 
@@ -230,7 +230,7 @@ async def test_metadata_with_a_number_that_is_none_is_dropped() -> None:
     hearing.hear("metadata", b'{"rows": 1}')
     hearing.hear("metadata", b'{"rows": 1e999}')
     assert hearing.collector.metadata == {"rows": 1}
-    assert [event.values for event in hearing.session.told if isinstance(event, events.Metadata)] == [
+    assert [event.values for event in hearing.session.told if isinstance(event, events.MetadataSet)] == [
         b'{"rows": 1}'
     ]
 
@@ -250,7 +250,7 @@ async def test_an_update_is_held_to_what_the_call_asked_for() -> None:
     hearing = Hearing(Limits(output_lines=3))
     hearing.hear("update", json.dumps({"content": [{"type": "text", "text": "line\n" * 50}]}).encode())
     (shown,) = hearing.session.told
-    assert isinstance(shown, events.Update)
+    assert isinstance(shown, events.PartialResult)
     assert json.loads(shown.body)["content"][0]["text"].count("line\n") < 3
 
 

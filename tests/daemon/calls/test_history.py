@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolcelld.calls.outcomes.history import CallHistory, CallSummary
 from toolcelld.calls.outcomes.outcome import Facts, Kind, Outcome
 from toolcelld.lifecycle import CallState
-from toolcelld.output.spill import Output, OutputOrigin
+from toolcelld.output.spill import KeptOutput, OutputOrigin
 
 TEXTS = st.text(max_size=300)
 
@@ -20,7 +20,7 @@ def a_summary(number: int = 0, text: str = "", lines: int = 3, outputs: int = 0)
     """A summary that shares no value with another one."""
     made = [f"{name} {number} {text}" for name in ("id", "session", "tool", "path", "agent", "directory")]
     logs = tuple(
-        Output(
+        KeptOutput(
             f"o-{number:08}-{index}", OutputOrigin(f"s-{number:012}", bytes(32), f"c-{number:0126}", f"tool_{number}", "stdout"),
             10**9 + number, 10**9 - number, 10**8 + number, complete=True, created=1e9 + index, expires=1e9 - index,
         )

@@ -17,7 +17,7 @@ from toolcelld.calls.limit_monitor import LimitMonitor, runs_in
 from toolcelld.calls.outcomes.outcome import Stop
 from toolcelld.calls.run import Run
 from toolcelld.cell.processes.processes import CellProcesses
-from toolcelld.cell.processes.usage import Member, Usage
+from toolcelld.cell.processes.usage import CellUsage, Member
 from toolcelld.config.resolution.settings import Limits
 from toolcelld.pool.worker import Worker
 from toolcelld.sessions.registry import Sessions
@@ -162,14 +162,14 @@ class Bomb:
     def runs(self) -> list[Run]:
         return [self.run]
 
-    def _measure(self, *_: object, **__: object) -> Usage:
+    def _measure(self, *_: object, **__: object) -> CellUsage:
         self.pids.append(2**22 + len(self.pids))  # of no process: the kernel gives no such number
-        return Usage(tuple(Member(pid, "bomb", 1, 0.0, 60 * MIB) for pid in self.pids), 0.0)
+        return CellUsage(tuple(Member(pid, "bomb", 1, 0.0, 60 * MIB) for pid in self.pids), 0.0)
 
-    def _measure_exactly(self, usage: Usage) -> Usage:
+    def _measure_exactly(self, usage: CellUsage) -> CellUsage:
         self._loop.call_soon_threadsafe(self.read.set)
         assert self.free.wait(60)
-        return Usage((Member(usage.members[0].pid, "bomb", 1, 0.0, self._exact_bytes),), 0.0)
+        return CellUsage((Member(usage.members[0].pid, "bomb", 1, 0.0, self._exact_bytes),), 0.0)
 
 
 async def test_a_cell_that_keeps_its_memory_from_being_read_is_held_to_its_processes_meanwhile(
@@ -178,7 +178,7 @@ async def test_a_cell_that_keeps_its_memory_from_being_read_is_held_to_its_proce
     bomb = Bomb(monkeypatch, exact_bytes=0, processes=3)
     halted: list[int] = []
 
-    def halt(usage: Usage) -> None:
+    def halt(usage: CellUsage) -> None:
         halted.extend(member.pid for member in usage.members)
 
     monkeypatch.setattr(CellProcesses, "halt", staticmethod(halt))
@@ -234,7 +234,9 @@ def test_what_is_halted_is_stopped() -> None:
     with process:
         assert process.stdout is not None
         process.stdout.readline()
-        CellProcesses.halt(Usage((Member(process.pid, "python", 1, 0.0), Member(2**22, "gone", 1, 0.0)), 0.0))
+        CellProcesses.halt(
+            CellUsage((Member(process.pid, "python", 1, 0.0), Member(2**22, "gone", 1, 0.0)), 0.0)
+        )
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         process.kill()
     assert os.WIFSTOPPED(status)

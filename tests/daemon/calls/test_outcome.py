@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolcelld.calls.outcomes.outcome import Evidence, Kind, Report, Stop, judge, stopped_waiting
 from toolcelld.cell.exit import CellExit, Proof
-from toolcelld.cell.processes.usage import Member, Usage
+from toolcelld.cell.processes.usage import CellUsage, Member
 from toolcelld.config.resolution.settings import Limits, Settings
 
 SECONDS = st.floats(0, 1e6)
@@ -280,7 +280,7 @@ def test_a_tool_that_aborts_itself_has_failed() -> None:
 
 KILLED_BY_THE_KERNEL: Final = CellExit(
     None, 0.0, 512 * 2**20, 0, "zygote", "", out_of_memory=True,
-    usage=Usage((Member(41377, "blender", 1, 4.0, 400 * 2**20), Member(41376, "python3", 1, 0.1, 2**20)), 4.1),
+    usage=CellUsage((Member(41377, "blender", 1, 4.0, 400 * 2**20), Member(41376, "python3", 1, 0.1, 2**20)), 4.1),
 )  # fmt: skip
 
 

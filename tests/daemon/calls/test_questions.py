@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.daemon.calls.owner import FakeOwner
 
-from toolcelld.calls.events import MESSAGE_BYTES, Asked, Requested
+from toolcelld.calls.events import MESSAGE_BYTES, QuestionAsked, ServiceRequested
 from toolcelld.calls.questions import OPEN_MAX, REMEMBERED_MAX, Questions
 from toolcelld.protocol.messages import (
     AnswerMessage,
@@ -208,7 +208,7 @@ async def test_what_the_worker_says_is_text_and_never_a_lone_surrogate() -> None
     session = Session()
     session.ask(1, question="a\ud800", permission="\ud800", patterns=["\udfff"])
     (asked,) = session.told
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, QuestionAsked)
     assert asked.question == {
         "question": "a\ufffd",
         "permission": "\ufffd",
@@ -258,7 +258,7 @@ async def test_a_request_goes_to_the_client_and_what_it_came_to_to_the_worker_on
     session = Session(services=SENDS)
     session.request(1, arguments=b'{"prompt":"hi"}')
     (told,) = session.told
-    assert isinstance(told, Requested)
+    assert isinstance(told, ServiceRequested)
     assert (told.ask_id, told.service, told.arguments) == (1, "session.send", b'{"prompt":"hi"}')
     assert session.questions.reply(1, b'"hello"', "")
     assert not session.questions.reply(1, b'"again"', "")
@@ -316,8 +316,8 @@ async def test_a_client_that_comes_is_asked_again_what_nobody_holds_and_refused_
     session = Session(services=SENDS)
     session.ask(1)
     session.request(2)
-    session.questions.ask_again(lambda event: isinstance(event, Asked))
-    assert [type(event) for event in session.told] == [Asked, Requested, Requested]
+    session.questions.ask_again(lambda event: isinstance(event, QuestionAsked))
+    assert [type(event) for event in session.told] == [QuestionAsked, ServiceRequested, ServiceRequested]
     session.offered_services = frozenset()
     session.questions.ask_again(lambda _: False)
     assert session.results == [(2, b"")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcelld.catalog import catalog as catalogue
 from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble, redefined, render
-from toolcelld.catalog.describing.description import Broken, Described, Description, Rejected
+from toolcelld.catalog.describing.description import BrokenFile, Described, Description, Rejected
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.problem import Problem
@@ -53,7 +53,7 @@ def test_a_description_survives_its_journey_through_the_cache() -> None:
         (a_tool("lint", "Prüft.", timeout=3, network=["a"]),), (Rejected("x", "no", 4),), None
     )
     assert Description.from_json(described.to_json()) == described
-    broken = Description(broken=Broken("import", "No module named 'x'", 3, "x"))
+    broken = Description(broken=BrokenFile("import", "No module named 'x'", 3, "x"))
     assert Description.from_json(broken.to_json()) == broken
 
 
@@ -192,7 +192,7 @@ def test_a_directory_has_a_bound_of_tools(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_a_worker_says_of_a_failure_is_bounded_and_can_be_sent() -> None:
-    broken = Broken("import", "\ud800" + "x" * 5000, -3)
+    broken = BrokenFile("import", "\ud800" + "x" * 5000, -3)
     (problem,) = of_one(Description(broken=broken)).problems
     assert len(problem.message) == catalogue.MESSAGE_LETTERS_MAX
     assert problem.message.encode()
@@ -213,7 +213,7 @@ def test_control_characters_of_descriptions_are_escaped_and_those_of_names_refus
 
 def test_a_missing_module_is_reported_with_its_remedy() -> None:
     missing = Description(
-        broken=Broken("import", "No module named 'pandas'", 3, "pandas", remedy="Install it.")
+        broken=BrokenFile("import", "No module named 'pandas'", 3, "pandas", remedy="Install it.")
     )
     (problem,) = of_one(missing).problems
     assert (problem.reason, problem.line) == ("broken", 3)
@@ -223,7 +223,7 @@ def test_a_missing_module_is_reported_with_its_remedy() -> None:
 def test_a_bad_edit_keeps_the_last_good_tools_and_their_bytes() -> None:
     good, bad = tool_file("a.py", "1", content=b"good"), tool_file("a.py", "2", content=b"bad")
     first = assemble(scanned(good), {good.digest: gives("lint")})
-    broken = Description(broken=Broken("import", "invalid syntax", 7))
+    broken = Description(broken=BrokenFile("import", "invalid syntax", 7))
     for _ in range(2):  # and still after another look
         first = assemble(scanned(bad), {bad.digest: broken}, first)
         assert first.tools["lint"].file.content == b"good"
@@ -247,7 +247,7 @@ def test_a_shadowed_tool_comes_back_when_the_file_before_it_goes() -> None:
     local, other = tool_file("t/lint.py"), tool_file("u/lint.py", scope="global")
     bad = tool_file("u/lint.py", "2", scope="global")
     both = assemble(scanned(local, other), {local.digest: gives("lint"), other.digest: gives("lint")})
-    broken = {local.digest: gives("lint"), bad.digest: Description(broken=Broken("import", "no"))}
+    broken = {local.digest: gives("lint"), bad.digest: Description(broken=BrokenFile("import", "no"))}
     stale = assemble(scanned(local, bad), broken, both)
     assert [problem.reason for problem in stale.problems] == ["stale", "shadowed"]
     assert assemble(scanned(bad), broken, stale).tools["lint"].path == "/p/u/lint.py"
@@ -292,7 +292,7 @@ def test_the_listing_is_the_one_of_the_documentation() -> None:
             lint.digest: Description(
                 (a_tool("lint", "\nRun the project linter on a file and return results."),)
             ),
-            plot.digest: Description(broken=Broken("import", "No module named 'pandas'", 3, "pandas")),
+            plot.digest: Description(broken=BrokenFile("import", "No module named 'pandas'", 3, "pandas")),
         },
     )
     assert render(catalog) == (
@@ -361,7 +361,7 @@ def test_a_file_without_a_tool_is_noted_unless_another_one_imports_it() -> None:
     assert [(problem.path, problem.reason) for problem in problems] == [("/p/alone.py", "unused")]
     assert problems[0].message.startswith("has no tool\nLooked for: ")
     for description in (
-        Description(broken=Broken("import", "no")),
+        Description(broken=BrokenFile("import", "no")),
         Description(problems=(Rejected("x", "no"),)),
     ):
         (problem,) = assemble(scanned(third), {third.digest: description}).problems

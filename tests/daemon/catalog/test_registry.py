@@ -13,7 +13,7 @@ import pytest
 
 from toolcelld.catalog import directory as shelf
 from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.describing.description import Broken, Described, Description
+from toolcelld.catalog.describing.description import BrokenFile, Described, Description
 from toolcelld.catalog.describing.descriptions import DescriptionCache
 from toolcelld.catalog.describing.turns import SLOW_MAX, SLOW_SECONDS
 from toolcelld.catalog.discovery.scan import Scan
@@ -59,9 +59,9 @@ class Shop:
         finally:
             self.running -= 1
         if b"endless" in file.content:
-            return Description(broken=Broken("deadline", "still loading after 10 s", 1))
+            return Description(broken=BrokenFile("deadline", "still loading after 10 s", 1))
         if b"broken" in file.content and not self.mended:
-            return Description(broken=Broken("import", "invalid syntax", 1))
+            return Description(broken=BrokenFile("import", "invalid syntax", 1))
         return Description((Described(file.stem, file.content.decode(), b'{"type":"object"}', file.stem),))
 
     async def get_many(self, digests: Sequence[str]) -> Mapping[str, bytes]:

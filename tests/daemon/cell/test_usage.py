@@ -21,8 +21,8 @@ from toolcelld.calls.limit_monitor import crossing
 from toolcelld.cell.processes.usage import (
     ENTRY_BYTES,
     EXACT_SECONDS_MAX,
+    CellUsage,
     Member,
-    Usage,
     _read,  # pyright: ignore[reportPrivateUsage]  # what this machine has neither swap nor huge pages for
     disk_used,
     measure,
@@ -65,7 +65,7 @@ def builder(code: str, lines: int) -> Generator[int]:
 
 def test_the_usage_of_a_builder_itself_does_not_count() -> None:
     with builder("held = b'x' * (50 * 2**20)", 0) as pid:
-        assert measure([pid]) == Usage((), 0.0)
+        assert measure([pid]) == CellUsage((), 0.0)
 
 
 def test_all_descendants_count() -> None:
@@ -168,7 +168,7 @@ def test_a_process_may_have_any_name(name: bytes) -> None:
 def test_a_process_that_has_exited_uses_nothing() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    assert measure([gone.pid]) == Usage((), 0.0)
+    assert measure([gone.pid]) == CellUsage((), 0.0)
     assert resident_memory(gone.pid) == resident_memory(0) == (0, 0)
 
 
@@ -214,7 +214,7 @@ def test_a_missing_directory_takes_no_space(tmp_path: Path) -> None:
     assert disk_used(str(tmp_path / "gone"), MIB) == 0
 
 
-USAGE = Usage(
+USAGE = CellUsage(
     (
         Member(41376, "python3", tasks=3, cpu_seconds=0.5, memory_bytes=100 * MIB),
         Member(41377, "blender", tasks=12, cpu_seconds=6.0, memory_bytes=412 * MIB),

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from toolcelld.catalog.describing.description import Broken, Description
+from toolcelld.catalog.describing.description import BrokenFile, Description
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.daemon import Daemon
 from toolcelld.files import looks
@@ -160,7 +160,7 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
         return result
 
     async def describe(_: object) -> Description:
-        return Description(broken=Broken("import", "no module", missing_module="numpy"))
+        return Description(broken=BrokenFile("import", "no module", missing_module="numpy"))
 
     class Ruleset:
         def describing(self, _: ToolFile) -> Any:

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolcelld.output import spill as spills_module
-from toolcelld.output.spill import PART_BYTES, Output, OutputOrigin, SpillStore, UnknownOutput
+from toolcelld.output.spill import PART_BYTES, KeptOutput, OutputOrigin, SpillStore, UnknownOutput
 from toolcelld.output.spill_files import Writing
 from toolcelld.output.spool import BLOCK_BYTES, PENDING_BYTES_MAX, SpooledOutput
 from toolcelld.store import Store
@@ -77,7 +77,7 @@ def capture(spills: SpillStore, *, lines_max: int = 100, bytes_max: int = 1000) 
     return SpooledOutput(spills, ORIGIN, lines_max=lines_max, bytes_max=bytes_max)
 
 
-async def keep(spills: SpillStore, data: bytes, **limits: int) -> Output:
+async def keep(spills: SpillStore, data: bytes, **limits: int) -> KeptOutput:
     stream = capture(spills, **limits)
     if stream.feed(data):
         await stream.flush()
@@ -151,7 +151,7 @@ async def test_any_range_of_lines_equals_those_lines_of_the_output(
 
 
 @asynccontextmanager
-async def kept_once(spills: SpillStore, data: bytes) -> AsyncGenerator[Output]:
+async def kept_once(spills: SpillStore, data: bytes) -> AsyncGenerator[KeptOutput]:
     """The same output for every example: the fixture lives as long as they do."""
     names = files(spills)
     yield await spills.get(names[0]) if names else await keep(spills, data)
@@ -416,7 +416,7 @@ async def test_a_full_disk_makes_an_output_incomplete_and_nothing_else(
 async def test_an_output_that_cannot_be_indexed_leaves_no_file(
     spills: SpillStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(_: Output) -> bool:
+    async def refuse(_: KeptOutput) -> bool:
         return False
 
     monkeypatch.setattr(spills, "add", refuse)

@@ -62,7 +62,7 @@ async def test_a_worker_that_goes_on_is_ended_and_one_that_was_slow_to_end_is_st
         return ""
 
     def alone(*_: object) -> Any:
-        return type("Usage", (), {"members": ()})
+        return type("CellUsage", (), {"members": ()})
 
     monkeypatch.setattr(idle_watch, "_over_limit", nothing)
     monkeypatch.setattr(idle_watch, "measure", alone)

@@ -16,7 +16,7 @@ from tests.daemon.sandbox.inside import in_child
 from tests.daemon.sandbox.test_system_call_programs import ASKED, MACHINES, judge
 
 from toolcelld import linux
-from toolcelld.sandbox.guard.names import Names, Protected, protected_name
+from toolcelld.sandbox.guard.names import NamePatterns, Protected, protected_name
 from toolcelld.sandbox.guard.operations import Operations
 from toolcelld.sandbox.guard.process import CALLS, stand_guard
 from toolcelld.sandbox.guard.questions import ALWAYS, OPENS, SignalWait, program
@@ -69,14 +69,14 @@ NAMES = (
 )
 def test_a_place_is_protected_by_its_name_wherever_it_is_and_by_its_place(path: str, place: str) -> None:
     granted = ("/p/granted", "/p/one/.envrc")
-    assert Protected("/p", Names.of(NAMES), granted).place(path) == place
+    assert Protected("/p", NamePatterns.of(NAMES), granted).place(path) == place
     policy = SandboxPolicy("baseline", guarded="/p", names=NAMES, granted=granted)
     assert protected_name(path, policy) == place
     assert protected_name(path, SandboxPolicy("baseline", names=NAMES)) == ""
 
 
 def test_a_directory_above_a_protected_place_stays_where_it_is() -> None:
-    protected = Protected("/p", Names.of(NAMES), present=("/p/libs/sub/.git",))
+    protected = Protected("/p", NamePatterns.of(NAMES), present=("/p/libs/sub/.git",))
     held = [path for path in ("/p/src", "/p/a", "/p/a/b", "/p/libs", "/p/libs/sub") if protected.holds(path)]
     assert held == ["/p/src", "/p/a", "/p/a/b", "/p/libs", "/p/libs/sub"]
     assert not any(
@@ -85,7 +85,7 @@ def test_a_directory_above_a_protected_place_stays_where_it_is() -> None:
 
 
 def test_a_name_with_which_a_protected_one_begins_is_known() -> None:
-    protected = Protected("/p", Names.of((*NAMES, "d/e/f*")), ("/p/granted",))
+    protected = Protected("/p", NamePatterns.of((*NAMES, "d/e/f*")), ("/p/granted",))
     paths = ("/p/x/.github", "/p/.github", "/p/x/d/e", "/p/x/d")
     assert [path for path in paths if protected.begins(path)] == list(paths)
     others = ("/p/x/other", "/p/.github/agents", "/p/e", "/p/granted/.github", "/q/.github", "/p")
@@ -96,7 +96,7 @@ def test_a_name_with_which_a_protected_one_begins_is_known() -> None:
     "pattern", ["*.[jt]ar", "[x]*.tar", "*[.]tar", "[xy].ta?", "?.t[a]r", "*.t*[r]", "x.tar[!q]*"]
 )
 def test_a_pattern_may_begin_and_end_with_any_letter(pattern: str) -> None:
-    protected = Protected("/p", Names.of([pattern]))
+    protected = Protected("/p", NamePatterns.of([pattern]))
     name = "x.tar.gz" if pattern.endswith("*") and pattern[0] == "x" else "x.tar"
     assert protected.place(f"/p/{name}") == f"/p/{name}"
     assert protected.place("/p/x.zip") == ""
@@ -186,7 +186,7 @@ def ends_as_its_worker_did(place: str, seed: int) -> bool:
 
 
 def work_under_guard(place: str, seed: int) -> None:
-    protected = Protected(place, Names.of(NAMES))
+    protected = Protected(place, NamePatterns.of(NAMES))
     asking = stand_guard(
         lambda listener: Operations(listener, [place], protected), abort_signal=signal.SIGUSR1
     )

@@ -13,7 +13,7 @@ from toolcelld.calls.outcomes.outcome import Kind, Stop
 
 pytestmark = pytest.mark.anyio
 
-OF_WORKERS = {"CellExit", "CellLimits", "CellSpec", "Row", "ToolFile"}
+OF_WORKERS = {"CellExit", "CellLimits", "CellSpec", "IdleRow", "ToolFile"}
 """Of one that has ended: a cell of this stage and its worker hold each other."""
 
 

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from toolcelld.calls.events import (
     MESSAGE_BYTES,
-    Accepted,
+    CallAccepted,
     Chunk,
     Event,
-    Gap,
-    Logged,
-    Metadata,
-    Progress,
-    Update,
+    EventsDropped,
+    LineLogged,
+    MetadataSet,
+    PartialResult,
+    ProgressMade,
 )
 from toolcelld.sessions.outbox import RETAINED_BYTES_MAX, Outbox
 
 pytestmark = pytest.mark.anyio
 
 CALLS = ("a", "b", "c")
-GAP_BYTES = Gap(1).size_bytes
+GAP_BYTES = EventsDropped(1).size_bytes
 BOUND_BYTES = 2 * MESSAGE_BYTES
 """Little, so that it is often reached."""
 
@@ -82,26 +82,26 @@ def event_of(step: Put, tag: int) -> Event:
         case "chunk":
             return Chunk(f"{tag}:".encode() + filler[:50_000].encode(), last=False, call_id=step.call_id)
         case "log":
-            return Logged("info", "log", f"{tag}:{filler}", call_id=step.call_id)
+            return LineLogged("info", "log", f"{tag}:{filler}", call_id=step.call_id)
         case "update":
-            return Update(f"{tag}:{filler}".encode(), call_id=step.call_id)
+            return PartialResult(f"{tag}:{filler}".encode(), call_id=step.call_id)
         case "progress":
-            return Progress(tag, None, filler[:1000], call_id=step.call_id)
+            return ProgressMade(tag, None, filler[:1000], call_id=step.call_id)
         case _:
-            return Metadata("", f"{tag}:{filler}".encode(), call_id=step.call_id)
+            return MetadataSet("", f"{tag}:{filler}".encode(), call_id=step.call_id)
 
 
 def tag_of(event: Event) -> int:
     match event:
         case Chunk():
             return int(event.data.partition(b":")[0])
-        case Logged():
+        case LineLogged():
             return int(event.text.partition(":")[0])
-        case Update():
+        case PartialResult():
             return int(event.body.partition(b":")[0])
-        case Progress():
+        case ProgressMade():
             return int(event.done)
-        case Metadata():
+        case MetadataSet():
             return int(event.values.partition(b":")[0])
         case _:
             return -1
@@ -125,7 +125,7 @@ class World:
 
     def open_calls(self) -> None:
         for call_id in CALLS:
-            self.outbox.put(Accepted(0, call_id=call_id))
+            self.outbox.put(CallAccepted(0, call_id=call_id))
             self.staying_bytes += GAP_BYTES
 
     def put(self, step: Put, tag: int) -> None:
@@ -204,7 +204,7 @@ async def test_what_must_not_be_lost_arrives_once_and_in_order(steps: list[Step]
 async def test_a_calls_first_event_arrives_first(steps: list[Step]) -> None:
     world = await run(steps)
     for call_id in CALLS:
-        assert isinstance(world.got[call_id][0], Accepted)
+        assert isinstance(world.got[call_id][0], CallAccepted)
 
 
 @given(LOSSY_STEPS)
@@ -218,7 +218,7 @@ async def test_everything_acknowledged_leaves_no_byte_behind(steps: list[Step]) 
 def counted(world: World, call_id: str) -> tuple[int, int]:
     """What arrived of that which may go, and what gaps say of the rest."""
     arrived = sum(event.droppable for event in world.got[call_id])
-    gaps = sum(event.count for event in world.got[call_id] if isinstance(event, Gap))
+    gaps = sum(event.count for event in world.got[call_id] if isinstance(event, EventsDropped))
     return arrived, gaps
 
 
@@ -247,21 +247,21 @@ async def test_gaps_miss_nothing_when_the_line_loses_messages(steps: list[Step])
 async def test_the_newest_update_arrives_last_of_its_kind_or_stands_in_a_gap(steps: list[Step]) -> None:
     world = await run(steps)
     for call_id, tag in world.newest.items():
-        updates = [tag_of(event) for event in world.got[call_id] if isinstance(event, Update)]
+        updates = [tag_of(event) for event in world.got[call_id] if isinstance(event, PartialResult)]
         assert updates == sorted(updates)
         assert updates[-1:] == [tag] or counted(world, call_id)[1]
 
 
 async def test_an_update_takes_the_place_of_the_one_that_waits() -> None:
     outbox = Outbox()
-    outbox.put(Update(b"first", call_id="a"))
-    outbox.put(Progress(1, 2, "half", call_id="a"))
-    outbox.put(Update(b"second", call_id="a"))
-    outbox.put(Update(b"of another call", call_id="b"))
-    bodies = [event.body for event in outbox.take() if isinstance(event, Update)]
+    outbox.put(PartialResult(b"first", call_id="a"))
+    outbox.put(ProgressMade(1, 2, "half", call_id="a"))
+    outbox.put(PartialResult(b"second", call_id="a"))
+    outbox.put(PartialResult(b"of another call", call_id="b"))
+    bodies = [event.body for event in outbox.take() if isinstance(event, PartialResult)]
     assert bodies == [b"second", b"of another call"]
-    outbox.put(Update(b"third", call_id="a"))
-    assert [tag.body for tag in outbox.take() if isinstance(tag, Update)] == [b"third"]
+    outbox.put(PartialResult(b"third", call_id="a"))
+    assert [tag.body for tag in outbox.take() if isinstance(tag, PartialResult)] == [b"third"]
 
 
 async def test_two_long_results_take_turns() -> None:
@@ -289,23 +289,23 @@ async def test_what_is_sent_again_is_cut_into_messages_as_well() -> None:
 async def test_replacing_a_small_update_by_a_large_one_keeps_the_bound() -> None:
     outbox = Outbox()
     for number in range(16):
-        outbox.put(Update(b"", call_id=str(number)))
+        outbox.put(PartialResult(b"", call_id=str(number)))
     for number in range(16):
-        outbox.put(Update(b"x" * 250_000, call_id=str(number)))
+        outbox.put(PartialResult(b"x" * 250_000, call_id=str(number)))
     assert outbox.retained_bytes <= RETAINED_BYTES_MAX + 16 * GAP_BYTES
 
 
 async def test_an_urgent_event_wakes_the_writer_at_once_and_takes_the_others_along() -> None:
     outbox = Outbox()
-    outbox.put(Accepted(0, call_id="a"))
+    outbox.put(CallAccepted(0, call_id="a"))
     assert not outbox.ready.is_set()
     outbox.put(Chunk(b"", last=True, call_id="a"))
     assert outbox.ready.is_set()
-    assert [type(event) for event in outbox.take()] == [Accepted, Chunk]
+    assert [type(event) for event in outbox.take()] == [CallAccepted, Chunk]
 
 
 async def test_an_event_without_company_wakes_the_writer_after_a_moment() -> None:
     outbox = Outbox()
-    outbox.put(Accepted(0, call_id="a"))
+    outbox.put(CallAccepted(0, call_id="a"))
     await outbox.ready.wait()
     assert len(outbox.take()) == 1

@@ -11,7 +11,7 @@ from toolcell._version import VERSION
 from toolcell.adapters.pipes import LINE_BYTES_MAX
 from toolcell.client import Event, Outcome, Problem, ToolInfo, Update
 
-from .requests import Fault
+from .requests import RequestFault
 
 __all__ = [
     "PROTOCOL",
@@ -105,7 +105,7 @@ def closed(session: str) -> dict[str, Any]:
     return {"type": "closed", "session": session}
 
 
-def failed(fault: Fault) -> dict[str, Any]:
+def failed(fault: RequestFault) -> dict[str, Any]:
     """A message was not carried out."""
     return {
         "type": "error",

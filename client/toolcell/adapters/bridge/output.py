@@ -16,7 +16,7 @@ from toolcell.adapters.pipes import Pipes
 
 from .messages import encode
 
-__all__ = ["Output"]
+__all__ = ["HostLines"]
 
 UNREAD_BYTES_MAX: Final = 1024 * 1024
 """Of what is written while nothing is read of the host any more; some thousands of answers."""
@@ -24,7 +24,7 @@ LAST_WORDS_SECONDS: Final = 1.0
 """For a host that has ended its input and does not read; each byte that it reads gives it as long again."""
 
 
-class Output:
+class HostLines:
     """The lines to one host."""
 
     def __init__(self, pipes: Pipes) -> None:

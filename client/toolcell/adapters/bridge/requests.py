@@ -32,15 +32,15 @@ from .fields import (
 __all__ = [
     "EVENTS",
     "REQUESTS",
-    "Abort",
+    "AbortCall",
     "Answer",
-    "Call",
+    "CallTool",
     "Close",
-    "Fault",
+    "HostRequest",
     "Open",
     "Reload",
     "Reply",
-    "Request",
+    "RequestFault",
     "Tell",
     "read",
 ]
@@ -56,7 +56,7 @@ SHOWN_CHARACTERS_MAX: Final = 60
 EVENTS: Final = ("started", "update", "progress", "metadata", "log")
 
 
-class Fault(Exception):
+class RequestFault(Exception):
     """A message that is not carried out: a code for programs, what is wrong, what to do, and what it was about."""
 
     def __init__(
@@ -83,7 +83,7 @@ _NAME: Final = text(ID_CHARACTERS_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HostRequest:
     """A message of the host."""
 
     type: ClassVar[str]
@@ -92,7 +92,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open(Request):
+class Open(HostRequest):
     """Open a session; answered by `opened`, or by `error`, after which there is none."""
 
     type: ClassVar[str] = "open"
@@ -130,7 +130,7 @@ class Open(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Request):
+class CallTool(HostRequest):
     """Call a tool; ends with one `ended`."""
 
     type: ClassVar[str] = "call"
@@ -154,7 +154,7 @@ class Call(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(Request):
+class Answer(HostRequest):
     """Answer an `ask`."""
 
     type: ClassVar[str] = "answer"
@@ -168,7 +168,7 @@ class Answer(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply(Request):
+class Reply(HostRequest):
     """Answer a `request`, with a result or an error."""
 
     type: ClassVar[str] = "reply"
@@ -180,7 +180,7 @@ class Reply(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Abort(Request):
+class AbortCall(HostRequest):
     """Stop a call, which still ends with one `ended`."""
 
     type: ClassVar[str] = "abort"
@@ -190,14 +190,14 @@ class Abort(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reload(Request):
+class Reload(HostRequest):
     """Look at the directory again; answered by `tools`, or by `error`."""
 
     type: ClassVar[str] = "reload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell(Request):
+class Tell(HostRequest):
     """Tell the tools what has happened to the agent's session."""
 
     type: ClassVar[str] = "tell"
@@ -207,42 +207,44 @@ class Tell(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Close(Request):
+class Close(HostRequest):
     """Abort what runs, and end the session; answered by `closed`, after the `ended` of each call."""
 
     type: ClassVar[str] = "close"
 
 
-REQUESTS: Final[Mapping[str, type[Request]]] = {
-    kind.type: kind for kind in (Open, Call, Answer, Reply, Abort, Reload, Tell, Close)
+REQUESTS: Final[Mapping[str, type[HostRequest]]] = {
+    kind.type: kind for kind in (Open, CallTool, Answer, Reply, AbortCall, Reload, Tell, Close)
 }
 
 
-def read(line: bytes) -> Request:
-    """Read a line. Raises Fault."""
+def read(line: bytes) -> HostRequest:
+    """Read a line. Raises RequestFault."""
     try:
         value: object = json.loads(line.decode(), parse_constant=_no_constant)
     except UnicodeDecodeError:
-        raise Fault("not_json", "The line is not UTF-8.") from None
+        raise RequestFault("not_json", "The line is not UTF-8.") from None
     except RecursionError:
-        raise Fault("not_json", "The line is nested too deeply.") from None
+        raise RequestFault("not_json", "The line is nested too deeply.") from None
     except ValueError as error:
-        raise Fault("not_json", f"The line is not JSON: {error}") from None
+        raise RequestFault("not_json", f"The line is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise Fault("invalid_message", "A message is an object with a `type`.")
+        raise RequestFault("invalid_message", "A message is an object with a `type`.")
     said = cast("dict[str, object]", value)
     kind, session, call = (said.pop("type", None), *(_named(said.get(name)) for name in ("session", "id")))
     if not isinstance(kind, str) or kind not in REQUESTS:
         known = ", ".join(REQUESTS)
         wrong = f"There is no message of the type {_shown(kind)}; there are {known}."
-        raise Fault("invalid_message", wrong, session=session, id=call)
+        raise RequestFault("invalid_message", wrong, session=session, id=call)
     try:
         return _read_as(REQUESTS[kind], said)
     except ValueError as error:
-        raise Fault("invalid_message", f"{kind}: {error}.", to=kind, session=session, id=call) from None
+        raise RequestFault(
+            "invalid_message", f"{kind}: {error}.", to=kind, session=session, id=call
+        ) from None
 
 
-def _read_as(kind: type[Request], said: dict[str, object]) -> Request:
+def _read_as(kind: type[HostRequest], said: dict[str, object]) -> HostRequest:
     known = _fields(kind.type)
     if unknown := [name for name in said if name not in known]:
         raise ValueError(f"it has no {_shown(unknown[0])}; it has {', '.join(known)}")

@@ -13,8 +13,8 @@ from typing import Any, Final
 from toolcell.adapters.pipes import LineTooLong, Pipes
 
 from . import messages, requests
-from .output import Output
-from .requests import Close, Fault, Open, Request
+from .output import HostLines
+from .requests import Close, HostRequest, Open, RequestFault
 from .session import CALLS_MAX, BridgeSession
 
 __all__ = ["SESSIONS_MAX", "Bridge"]
@@ -32,7 +32,7 @@ class Bridge:
         """`socket` is that of the daemon for sessions that name none; None is the user's."""
         self._pipes = pipes
         self._socket = socket
-        self._output = Output(pipes)
+        self._output = HostLines(pipes)
         self._sessions: dict[
             str, tuple[BridgeSession, asyncio.Task[None]]
         ] = {}  # until their tasks have ended
@@ -62,36 +62,36 @@ class Bridge:
                 if not line.isspace():
                     self._take(requests.read(line))
             except LineTooLong as error:
-                self._output.say(messages.failed(Fault("line_too_long", str(error))))
-            except Fault as fault:
+                self._output.say(messages.failed(RequestFault("line_too_long", str(error))))
+            except RequestFault as fault:
                 self._output.say(messages.failed(fault))
             count += 1
             if count % TURN_LINES_MAX == 0:
                 await asyncio.sleep(0)
 
-    def _take(self, said: Request) -> None:
-        """Carry a message out. Raises Fault."""
+    def _take(self, said: HostRequest) -> None:
+        """Carry a message out. Raises RequestFault."""
         try:
             if isinstance(said, Open):
                 self._open(said)
                 return
             if said.session not in self._sessions:
-                raise Fault("unknown_session", f"There is no session {said.session:.60}.")
+                raise RequestFault("unknown_session", f"There is no session {said.session:.60}.")
             session, _ = self._sessions[said.session]
             if isinstance(said, Close):
                 session.leave()
                 return
             carry_out: Callable[[Any], None] = getattr(session, said.type)
             carry_out(said)
-        except Fault as fault:
+        except RequestFault as fault:
             fault.to, fault.session, fault.id = said.type, said.session, getattr(said, "id", None)
             raise
 
     def _open(self, said: Open) -> None:
         if said.session in self._sessions:
-            raise Fault("duplicate_session", f"There is a session {said.session:.60} already.")
+            raise RequestFault("duplicate_session", f"There is a session {said.session:.60} already.")
         if len(self._sessions) >= SESSIONS_MAX:
-            raise Fault("busy", f"{SESSIONS_MAX} sessions are open; close one.")
+            raise RequestFault("busy", f"{SESSIONS_MAX} sessions are open; close one.")
         session = BridgeSession(said, self._socket, self._output)
         task = session.start()
         self._sessions[said.session] = session, task

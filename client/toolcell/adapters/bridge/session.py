@@ -23,6 +23,7 @@ from toolcell.adapters import own_names, read_output
 from toolcell.client import Answer as Decision
 from toolcell.client import (
     Ask,
+    Call,
     Gap,
     Kind,
     Limits,
@@ -34,12 +35,11 @@ from toolcell.client import (
     Unavailable,
     connect,
 )
-from toolcell.client import Call as Running
 from toolcell.client.callbacks import Service
 
 from . import messages
-from .output import Output
-from .requests import Abort, Answer, Call, Fault, Open, Reload, Reply, Tell
+from .output import HostLines
+from .requests import AbortCall, Answer, CallTool, Open, Reload, Reply, RequestFault, Tell
 
 __all__ = ["CALLS_MAX", "BridgeSession"]
 
@@ -56,7 +56,7 @@ class _Open:
     """A call of the host that has not ended."""
 
     id: str
-    call: Running | None = None
+    call: Call | None = None
     """None for one that is answered here."""
     asks: dict[int, asyncio.Future[Answer]] = field(default_factory=dict[int, "asyncio.Future[Answer]"])
     requests: dict[int, asyncio.Future[Reply]] = field(default_factory=dict[int, "asyncio.Future[Reply]"])
@@ -65,7 +65,7 @@ class _Open:
 class BridgeSession:
     """A session of a host, from its `open` to its `closed`."""
 
-    def __init__(self, opening: Open, socket: str | None, output: Output) -> None:
+    def __init__(self, opening: Open, socket: str | None, output: HostLines) -> None:
         """`socket` is that of the command line, or None."""
         self.id = opening.session
         self._opening = opening
@@ -130,10 +130,10 @@ class BridgeSession:
             at_once=not opening.wait,
         )
 
-    def _not_opened(self, error: Unavailable | TypeError | ValueError | OSError) -> Fault:
+    def _not_opened(self, error: Unavailable | TypeError | ValueError | OSError) -> RequestFault:
         if isinstance(error, Unavailable):
-            return Fault("unavailable", error.message, error.remedy, to="open", session=self.id)
-        return Fault("invalid_message", f"open: {error}.", to="open", session=self.id)
+            return RequestFault("unavailable", error.message, error.remedy, to="open", session=self.id)
+        return RequestFault("invalid_message", f"open: {error}.", to="open", session=self.id)
 
     async def _stay(self, session: Session) -> None:
         self._session = session
@@ -160,13 +160,13 @@ class BridgeSession:
         offered = own_names.shown_tools(read_output.offered(catalog), own, kept)
         return offered, (*catalog.problems, *own_names.problems_of(catalog, own, title, kept))
 
-    # What the host says; each raises Fault
+    # What the host says; each raises RequestFault
 
-    def call(self, said: Call) -> None:
+    def call(self, said: CallTool) -> None:
         """Start a call."""
         session = self._opened()
         if said.id in self._calls:
-            raise Fault("duplicate_id", f"A call with the id {said.id} runs in this session.")
+            raise RequestFault("duplicate_id", f"A call with the id {said.id} runs in this session.")
         self._refuse_many()
         limits: Limits = {**self._opening.limits, **said.limits}
         tool = own_names.name_in(
@@ -202,17 +202,17 @@ class BridgeSession:
         """Answer a question."""
         answer = self._running(said.id).asks.get(said.ask)
         if answer is None or answer.done():
-            raise Fault("unknown_ask", f"The call {said.id} has no open question {said.ask}.")
+            raise RequestFault("unknown_ask", f"The call {said.id} has no open question {said.ask}.")
         answer.set_result(said)
 
     def reply(self, said: Reply) -> None:
         """Reply to a request."""
         reply = self._running(said.id).requests.get(said.request)
         if reply is None or reply.done():
-            raise Fault("unknown_ask", f"The call {said.id} has no open request {said.request}.")
+            raise RequestFault("unknown_ask", f"The call {said.id} has no open request {said.request}.")
         reply.set_result(said)
 
-    def abort(self, said: Abort) -> None:
+    def abort(self, said: AbortCall) -> None:
         """Stop a call."""
         call = self._running(said.id).call
         if call is not None:
@@ -231,23 +231,27 @@ class BridgeSession:
         try:
             session.tell(said.reason, said.data, session_id=said.session_id)
         except (TypeError, ValueError) as error:
-            raise Fault("invalid_message", f"tell: {error}.") from None
+            raise RequestFault("invalid_message", f"tell: {error}.") from None
 
     def _opened(self) -> Session:
         if self._left.is_set():
-            raise Fault("closing", f"The session {self.id} is being closed.")
+            raise RequestFault("closing", f"The session {self.id} is being closed.")
         if self._session is None:
-            raise Fault("not_open", f"The session {self.id} is being opened; wait for `opened`.")
+            raise RequestFault("not_open", f"The session {self.id} is being opened; wait for `opened`.")
         return self._session
 
     def _running(self, call: str) -> _Open:
         if call not in self._calls:
-            raise Fault("unknown_id", f"No call {call:.60} runs in this session; it may have just ended.")
+            raise RequestFault(
+                "unknown_id", f"No call {call:.60} runs in this session; it may have just ended."
+            )
         return self._calls[call]
 
     def _refuse_many(self) -> None:
         if len(self._calls) + self._reloads >= CALLS_MAX:
-            raise Fault("busy", f"{CALLS_MAX} calls and reloads of this session are under way; wait for one.")
+            raise RequestFault(
+                "busy", f"{CALLS_MAX} calls and reloads of this session are under way; wait for one."
+            )
 
     def _call_id(self, said: str) -> str:
         """The daemon's id of a call: what the contract accepts, as it is the first time."""
@@ -261,7 +265,7 @@ class BridgeSession:
 
     # What is carried out
 
-    async def _perform(self, held: _Open, call: Running) -> None:
+    async def _perform(self, held: _Open, call: Call) -> None:
         """Tell the events of a call, and its ending."""
         wanted = self._opening.events
         async for event in call:
@@ -287,7 +291,7 @@ class BridgeSession:
         try:
             await session.reload()
         except Refused as error:
-            fault = Fault(error.code, error.message, error.remedy, to="reload", session=self.id)
+            fault = RequestFault(error.code, error.message, error.remedy, to="reload", session=self.id)
             await self._output.tell(messages.failed(fault))
         else:
             await self._tell_tools(session, reloaded=True)
@@ -316,7 +320,7 @@ class BridgeSession:
         return "always" if said.allowed and said.always else said.allowed
 
     def _service(self, name: str) -> Service:
-        async def serve(call: Running, /, **arguments: object) -> object:
+        async def serve(call: Call, /, **arguments: object) -> object:
             held, number = self._by_call_id[call.id], self._next()
             reply = held.requests[number] = asyncio.get_running_loop().create_future()
             try:

@@ -26,7 +26,7 @@ from toolcell.client.forms import QUESTION
 
 from .callers import Callers
 from .convert import OUTPUT_BYTES, result_of, tool_of
-from .program import ConnectedPrograms, Connection
+from .program import ConnectedPrograms, ProgramConnection
 from .sub_sessions import ClaudeSubSessions
 
 __all__ = ["SERVER", "ClaudeAdapter"]
@@ -60,7 +60,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         self._origins = Callers()
         self._sub_sessions = ClaudeSubSessions(self.observe)
         self._callers: dict[str, str] = {}  # the agent's session that waits for a call, by the call
-        self._server: Server[Connection] = Server(
+        self._server: Server[ProgramConnection] = Server(
             SERVER,
             version=VERSION,
             lifespan=ConnectedPrograms().connection,
@@ -135,7 +135,9 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
     # What Claude Code calls
 
     async def _list_tools(
-        self, context: ServerRequestContext[Connection, Any], params: types.PaginatedRequestParams | None
+        self,
+        context: ServerRequestContext[ProgramConnection, Any],
+        params: types.PaginatedRequestParams | None,
     ) -> types.ListToolsResult:
         # A client lists when it begins or resumes, and not by itself again: files may have changed since the last one,
         # and what is still being described would be missing.
@@ -154,7 +156,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         return {}
 
     async def _call_tool(
-        self, context: ServerRequestContext[Connection, Any], params: types.CallToolRequestParams
+        self, context: ServerRequestContext[ProgramConnection, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         use_id = (context.meta or {}).get(USE_ID)
         origin = await self._origins.of(use_id if isinstance(use_id, str) else "")

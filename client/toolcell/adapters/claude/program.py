@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from toolcell.adapters.pinned import PinnedDefinitions
 
-__all__ = ["ConnectedPrograms", "Connection"]
+__all__ = ["ConnectedPrograms", "ProgramConnection"]
 
 MARK = b"CLAUDE_AGENT_SDK_VERSION="
 """The SDK puts it into the environment of each program that it starts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ProgramConnection:
     """A connection of a program with the server."""
 
     ended: asyncio.Future[None]
@@ -37,7 +37,7 @@ class ConnectedPrograms:
         self._taken: set[int] = set()
 
     @asynccontextmanager
-    async def connection(self, server: object) -> AsyncGenerator[Connection]:
+    async def connection(self, server: object) -> AsyncGenerator[ProgramConnection]:
         """Yield a new connection, for the time that it exists.
 
         Of programs that were started at the same time it is not known which one it is of: then all of them must have
@@ -52,7 +52,7 @@ class ConnectedPrograms:
                 alive = candidates.copy()
                 for pid in candidates:
                     _watch(pid, alive, ended, watches)
-                yield Connection(ended)
+                yield ProgramConnection(ended)
         finally:
             if len(candidates) == 1:
                 self._taken -= candidates

@@ -54,7 +54,7 @@ from toolcell.client.callbacks import SERVED
 from toolcell.client.forms import NOTIFY, QUESTION
 
 from .convert import line_of, result_of, tool_of
-from .session import Asked, Conversation, Decide, SessionSettings, origin_of
+from .session import Asked, CopilotConversation, Decide, SessionSettings, origin_of
 from .sub_sessions import CopilotSubSessions, ServiceCaller
 
 __all__ = ["CopilotAdapter"]
@@ -90,8 +90,8 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         super().__init__(session)
         logging.getLogger(SDK_LOGGER).addFilter(_is_news)
         self.own_tools = OWN_TOOLS
-        self._conversations: WeakValueDictionary[str, Conversation] = WeakValueDictionary()
-        self._running: dict[str, tuple[Conversation, ToolInvocation]] = {}
+        self._conversations: WeakValueDictionary[str, CopilotConversation] = WeakValueDictionary()
+        self._running: dict[str, tuple[CopilotConversation, ToolInvocation]] = {}
         self._sub_sessions = CopilotSubSessions(self._begin)
         self._last: SessionSettings | None = None
         self._tasks: set[asyncio.Future[object]] = set()
@@ -131,7 +131,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
 
         `tools` are the host's own ones, which a renewal must repeat. To be called before the first message is sent.
         """
-        conversation = Conversation(
+        conversation = CopilotConversation(
             self, beside=tools, decide=on_permission_request, respond=on_user_input_request, ask=ask
         )
         conversation.tools()
@@ -145,7 +145,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
             self._conversations[options["session_id"]] = conversation
         return self._made(await made.client.create_session(**options), conversation)
 
-    async def _prepare(self, made: SessionSettings) -> tuple[Conversation, dict[str, Any]]:
+    async def _prepare(self, made: SessionSettings) -> tuple[CopilotConversation, dict[str, Any]]:
         """The options that a session of ours has in addition to those of its host."""
         options: dict[str, Any] = {"working_directory": self.directory, **made.options}
         if _resolved(options["working_directory"]) != self.directory:
@@ -164,7 +164,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         managed = (
             options.get("enable_managed_settings") is True or options.get("managed_settings") is not None
         )
-        conversation = Conversation(
+        conversation = CopilotConversation(
             self,
             beside=options.get("tools") or (),
             decide=options.get("on_permission_request"),
@@ -177,7 +177,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         options["on_event"] = _both(conversation.on_event, options.get("on_event"))
         return conversation, options
 
-    def _made(self, session: CopilotSession, conversation: Conversation) -> CopilotSession:
+    def _made(self, session: CopilotSession, conversation: CopilotConversation) -> CopilotSession:
         conversation.session = session
         self._conversations[session.session_id] = conversation
         self._renew(conversation)  # the catalog may have changed while the session was made
@@ -260,7 +260,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _begin(self, made: SessionSettings) -> tuple[CopilotSession, Conversation]:
+    async def _begin(self, made: SessionSettings) -> tuple[CopilotSession, CopilotConversation]:
         session = await self._create(made)
         return session, self._conversations[session.session_id]
 
@@ -288,7 +288,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
             text = printable(str(error), lines=False)
             logger.warning("Copilot rejected the message: %s: %s", type(error).__name__, text)
 
-    def _renew(self, conversation: Conversation) -> None:
+    def _renew(self, conversation: CopilotConversation) -> None:
         if conversation.stale:
             self.look_after(conversation.renew())
 

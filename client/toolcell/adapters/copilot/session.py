@@ -46,7 +46,7 @@ from toolcell.client import Answer, Ask, Kind, Outcome, Question
 
 from .convert import answer_of, input_of, question_of, result_of, value_of
 
-__all__ = ["MAIN", "Asked", "Conversation", "Decide", "SessionSettings", "origin_of"]
+__all__ = ["MAIN", "Asked", "CopilotConversation", "Decide", "SessionSettings", "origin_of"]
 
 MAIN = "main"
 ABORT_SECONDS_MAX = 5.0
@@ -90,7 +90,7 @@ class SessionOwner(Protocol):
         ...
 
 
-class Conversation:
+class CopilotConversation:
     """What is known of one session. All of its state is here, and changes on the loop's thread only."""
 
     def __init__(

@@ -17,7 +17,7 @@ from copilot.session_events import AssistantMessageData
 
 from toolcell.adapters.sub_sessions import SubSession, SubSessions
 
-from .session import MAIN, Conversation, SessionSettings
+from .session import MAIN, CopilotConversation, SessionSettings
 
 __all__ = ["CopilotSubSessions", "ServiceCaller"]
 
@@ -40,7 +40,7 @@ class ServiceCaller:
 @dataclass(eq=False, kw_only=True)
 class _SubSession(SubSession):
     session: CopilotSession
-    conversation: Conversation
+    conversation: CopilotConversation
 
     @property
     def agent_name(self) -> str:
@@ -48,7 +48,7 @@ class _SubSession(SubSession):
         return self.conversation.agent_name
 
 
-Begin: TypeAlias = Callable[[SessionSettings], Awaitable[tuple[CopilotSession, Conversation]]]
+Begin: TypeAlias = Callable[[SessionSettings], Awaitable[tuple[CopilotSession, CopilotConversation]]]
 
 
 class CopilotSubSessions(SubSessions[_SubSession, ServiceCaller]):

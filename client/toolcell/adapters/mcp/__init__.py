@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "PATH",
-    "Bridge",
     "HostContext",
     "HostLink",
     "HttpSessions",
     "Kernel",
+    "McpBridge",
     "StdioServer",
 ]
 
@@ -32,7 +32,7 @@ if not all(map(find_spec, SDK)):
     )
 
 if TYPE_CHECKING:
-    from .bridge import Bridge
+    from .bridge import McpBridge
     from .host.context import HostContext
     from .host.link import HostLink
     from .http_sessions import PATH, HttpSessions
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
     MODULES = {
         "PATH": "http_sessions",
-        "Bridge": "bridge",
+        "McpBridge": "bridge",
         "HostContext": "host.context",
         "HostLink": "host.link",
         "HttpSessions": "http_sessions",

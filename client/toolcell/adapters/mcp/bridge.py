@@ -21,10 +21,10 @@ from .host.link import HostLink, Start
 from .host.session import HostSession
 from .resources import templates
 
-__all__ = ["Bridge", "Handlers", "host_server", "server"]
+__all__ = ["Handlers", "McpBridge", "host_server", "server"]
 
 
-class Bridge:
+class McpBridge:
     """One host on one side, one session on the other. Run it once."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """Many hosts over HTTP: a session of its own for each MCP session, or for each host where the protocol has no sessions.
 
-Up to 2025-11-25 a host opens a session, says its id with every request and deletes it in the end. Each is a `Bridge`
+Up to 2025-11-25 a host opens a session, says its id with every request and deletes it in the end. Each is an `McpBridge`
 of its own, over the SDK's transport. What runs in a session ends with it: when it is deleted or idle for too long, or when
 the server ends. By the protocol a host that only drops the connection of a call has not cancelled it; the call ends by its
 own limits. The newest messages of a session are kept, so that the host can come back for the result.
@@ -40,7 +40,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from toolcell.adapters.http.auth import BODY_BYTES_MAX
-from toolcell.adapters.mcp.bridge import Bridge, server
+from toolcell.adapters.mcp.bridge import McpBridge, server
 from toolcell.adapters.mcp.host.context import Context, HostContext, can_elicit, client_name
 from toolcell.adapters.mcp.host.link import HostLink, Start
 from toolcell.adapters.mcp.host.session import HostSession
@@ -168,9 +168,9 @@ class HttpSessions:
                 with anyio.CancelScope(shield=True):
                     await transport.terminate()
 
-    def _bridge(self) -> Bridge:
+    def _bridge(self) -> McpBridge:
         surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
-        return Bridge(surroundings, socket=self._socket, daemon=self._daemon)
+        return McpBridge(surroundings, socket=self._socket, daemon=self._daemon)
 
     async def _make_place(self) -> bool:
         """End the session that was not used for the longest time; return False if all have something under way."""
@@ -344,7 +344,7 @@ class RecentEvents(EventStore):
 class _McpSession:
     """A session of the protocol, and when it was used. A stream that a host listens to (GET) is no use."""
 
-    def __init__(self, transport: StreamableHTTPServerTransport, bridge: Bridge) -> None:
+    def __init__(self, transport: StreamableHTTPServerTransport, bridge: McpBridge) -> None:
         self.transport = transport
         self.bridge = bridge
         self.requests = 0

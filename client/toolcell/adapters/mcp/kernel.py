@@ -43,7 +43,7 @@ from .host.link import HostLink
 from .host.session import HostSession
 from .stdio import wire
 from .stdio.conversation import Conversation, Era, Exchange, PeerError, Settled, Work
-from .stdio.requests import Request
+from .stdio.requests import JsonRpcRequest
 from .tool_call import HEARTBEAT_SECONDS, ToolCall
 
 __all__ = ["Kernel", "refusal_of"]
@@ -88,11 +88,11 @@ class Kernel:
 
     # Of the server
 
-    async def resume(self, request: Request, tools: Mapping[str, ToolInfo]) -> None:
+    async def resume(self, request: JsonRpcRequest, tools: Mapping[str, ToolInfo]) -> None:
         """Take over from a list that was answered with these tools."""
         await self._session.resume(self._context(Exchange(self._conversation, request.id), request), tools)
 
-    async def list_tools(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
+    async def list_tools(self, exchange: Exchange, request: JsonRpcRequest) -> Mapping[str, Any]:
         """The result of `tools/list`. Raises PeerError."""
         try:
             value = {"tools": await self._session.offered(self._context(exchange, request))}
@@ -100,7 +100,7 @@ class Kernel:
             raise _peer_error(error, modern=request.host is not None) from error
         return value if request.host is None else wire.cacheable(value)
 
-    def call(self, exchange: Exchange, request: Request) -> None:
+    def call(self, exchange: Exchange, request: JsonRpcRequest) -> None:
         """See to the answer of `tools/call`: without a task, as long as there is nothing to tell or to wait for before."""
         context = partial(self._context, exchange, request)
         talk = self._session.begin(self._agent(request), request, context)
@@ -118,7 +118,7 @@ class Kernel:
         self,
         talk: ToolCall,
         exchange: Exchange,
-        request: Request,
+        request: JsonRpcRequest,
         follow: Work,
         sign: asyncio.TimerHandle | None,
     ) -> None:
@@ -136,7 +136,7 @@ class Kernel:
             line = wire.failure(request.id, _peer_error(error, modern=request.host is not None).error)
         self._conversation.answer(exchange, line)
 
-    async def _join(self, talk: ToolCall, request: Request, exchange: Exchange) -> Mapping[str, Any]:
+    async def _join(self, talk: ToolCall, request: JsonRpcRequest, exchange: Exchange) -> Mapping[str, Any]:
         """The result of a call that was begun. Raises PeerError."""
         try:
             answer = await self._session.join(talk, self._context(exchange, request))
@@ -144,7 +144,7 @@ class Kernel:
         except Exception as error:
             raise _peer_error(error, modern=request.host is not None) from error
 
-    async def call_tool(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
+    async def call_tool(self, exchange: Exchange, request: JsonRpcRequest) -> Mapping[str, Any]:
         """The result of `tools/call`. Raises PeerError."""
         params = types.CallToolRequestParams.model_construct(
             name=request.params["name"], arguments=request.params.get("arguments")
@@ -156,7 +156,7 @@ class Kernel:
             raise _peer_error(error, modern=request.host is not None) from error
 
     def _result(
-        self, request: Request, answer: dict[str, Any] | types.InputRequiredResult
+        self, request: JsonRpcRequest, answer: dict[str, Any] | types.InputRequiredResult
     ) -> Mapping[str, Any]:
         """A result as the host's version of the protocol has it."""
         if not isinstance(answer, dict) or any(block["type"] != "text" for block in answer["content"]):
@@ -271,14 +271,14 @@ class Kernel:
 
     # The host's connection, as the SDK has it
 
-    def _agent(self, request: Request) -> str:
+    def _agent(self, request: JsonRpcRequest) -> str:
         """The name of the host that sends a request."""
         if request.host is not None:
             return request.host.agent
         params = self._shaken().client_params
         return agent_of(params.client_info.name) if params is not None else ""
 
-    def _context(self, exchange: Exchange, request: Request) -> Context:
+    def _context(self, exchange: Exchange, request: JsonRpcRequest) -> Context:
         modern = request.host is not None
         connection = self._enveloped(request) if modern else self._shaken()
         meta = cast("types.RequestParamsMeta", request.meta)
@@ -304,7 +304,7 @@ class Kernel:
             self._instruct("initialize", handshake)
         return connection
 
-    def _enveloped(self, request: Request) -> Connection:
+    def _enveloped(self, request: JsonRpcRequest) -> Connection:
         """The connection of a request that stands alone; the same for requests that say the same of the host."""
         client, able = request.meta.get(wire.CLIENT_KEY), request.meta[wire.CAPABILITIES_KEY]
         if self._envelope is None or self._envelope[:2] != (client, able):

@@ -117,7 +117,7 @@ async def _answers(socket: str) -> bool:
     """Whether a server answers within `ANSWER_SECONDS`; one that closes the connection does."""
     import asyncio  # late, as commands that only print need none
 
-    from toolcell.client._grpc.http2 import Connection
+    from toolcell.client._grpc.http2 import Http2Connection
 
     loop = asyncio.get_running_loop()
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
@@ -130,7 +130,7 @@ async def _answers(socket: str) -> bool:
                         break
                     except BlockingIOError:
                         await asyncio.sleep(RETRY_SECONDS)
-                await loop.sock_sendall(probe, Connection(token="").take())
+                await loop.sock_sendall(probe, Http2Connection(token="").take())
                 await loop.sock_recv(probe, 1)
         except TimeoutError:
             return False

@@ -12,7 +12,7 @@ from toolcell.client.errors import Code, Refused, Unavailable, refusal_of_end
 from .access import HEALTH, START_IT, check_directory, read_token
 from .http2 import Status
 from .methods import Method, RequestT, ResponseT
-from .rpc import Link, open_link
+from .rpc import RpcLink, open_link
 
 __all__ = ["Channel", "dial"]
 
@@ -26,7 +26,7 @@ class Channel:
 
     __slots__ = ("link",)
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RpcLink) -> None:
         self.link = link
 
     async def ask(

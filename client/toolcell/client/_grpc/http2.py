@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Event: TypeAlias = "Message | End"
 
-__all__ = ["Connection", "End", "Message", "Status"]
+__all__ = ["End", "Http2Connection", "Message", "Status"]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, _, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
@@ -110,7 +110,7 @@ class _Rpc:
         self.headers: dict[bytes, bytes] = {}
 
 
-class Connection:
+class Http2Connection:
     """A connection and its RPCs. After each call, `take` what is to be sent.
 
     Args:

@@ -1,4 +1,4 @@
-"""RPCs on one connection to the daemon: `http2.Connection` on a transport of asyncio.
+"""RPCs on one connection to the daemon: `http2.Http2Connection` on a transport of asyncio.
 
 grpcio is not used. Its C core hands each message through threads of its own and wakes the loop for each step, which is
 half of the client's processor time in a warm call; here a message is handled in the turn of the loop that reads it.
@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from .http2 import CANCELLED, Connection, Message, Status
+from .http2 import CANCELLED, Http2Connection, Message, Status
 
-__all__ = ["Link", "Rpc", "open_link"]
+__all__ = ["Rpc", "RpcLink", "open_link"]
 
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 """What may wait for a daemon that does not read: more than the windows of any RPC. Beyond it the connection is dropped, as
@@ -22,7 +22,7 @@ CLOSE_SECONDS = 1.0
 
 
 class Rpc:
-    """One RPC, begun by `Link.begin`.
+    """One RPC, begun by `RpcLink.begin`.
 
     Attributes:
         on_message: Called with each message, in the turn of the loop that reads it. An exception of it ends the RPC.
@@ -30,7 +30,7 @@ class Rpc:
         ended: How the RPC ended; or the exception of a callback.
     """
 
-    def __init__(self, link: Link, stream: int, on_message: Callable[[bytes], None]) -> None:
+    def __init__(self, link: RpcLink, stream: int, on_message: Callable[[bytes], None]) -> None:
         self.on_message = on_message
         self.on_writable: Callable[[], None] | None = None
         self.ended: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
@@ -67,7 +67,7 @@ class Rpc:
         self._link.forget(self._stream)
 
 
-class Link(asyncio.Protocol):
+class RpcLink(asyncio.Protocol):
     """A connection to a daemon and its RPCs.
 
     Args:
@@ -75,7 +75,7 @@ class Link(asyncio.Protocol):
     """
 
     def __init__(self, token: str) -> None:
-        self._http2 = Connection(token)
+        self._http2 = Http2Connection(token)
         self._rpcs: dict[int, Rpc] = {}
         self._transport: asyncio.Transport
         self._paused = False  # the kernel takes no more for now
@@ -189,7 +189,7 @@ class Link(asyncio.Protocol):
             self.lost.set_result(None)
 
 
-async def open_link(socket: str, token: str) -> Link:
+async def open_link(socket: str, token: str) -> RpcLink:
     """Connect to the daemon on `socket`; `close` the connection in the end. Raises OSError."""
-    _, link = await asyncio.get_running_loop().create_unix_connection(lambda: Link(token), socket)
+    _, link = await asyncio.get_running_loop().create_unix_connection(lambda: RpcLink(token), socket)
     return link

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from toolcell.client._grpc.access import WELCOME_SECONDS
 from toolcell.client._grpc.methods import ToolCellMethods
-from toolcell.client._grpc.rpc import Link, Rpc
+from toolcell.client._grpc.rpc import Rpc, RpcLink
 from toolcell.client.errors import NO_ANSWER, Code, Refusal, refusal_of_end
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -48,7 +48,7 @@ class Stream:
         "_unacknowledged_bytes",
     )
 
-    def __init__(self, link: Link, inbox: ReceiveBuffer) -> None:
+    def __init__(self, link: RpcLink, inbox: ReceiveBuffer) -> None:
         self._link = link
         self._inbox = inbox
         self._outbox = SendQueue()

@@ -21,7 +21,7 @@ from toolcelld.cell.processes.usage import passed
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, shown_limit
 from toolcelld.network.refusals import Refused
-from toolcelld.output.spill import Output
+from toolcelld.output.spill import KeptOutput
 from toolcelld.sandbox.policy import OPEN, SandboxPolicy
 
 __all__ = ["QUESTION_CAUSE", "WELL", "Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "not_allowed", "not_started", "stopped_waiting"]  # fmt: skip
@@ -122,7 +122,7 @@ class Facts(NamedTuple):
     state_lost: bool = False
     stop_seconds: float = 0.0
     killed_processes: int = 0
-    logs: tuple[Output, ...] = ()
+    logs: tuple[KeptOutput, ...] = ()
     refused_hosts: tuple[str, ...] = ()
     moved_aside: tuple[str, ...] = ()
 
@@ -137,7 +137,7 @@ class Outcome(NamedTuple):
     cause: str
     message: str
     metadata: bytes = b""  # JSON, an object; empty for none
-    output: Output | None = None
+    output: KeptOutput | None = None
     ran: bool = False
     stopped: Stopped | None = None
     side_effects_possible: bool = False

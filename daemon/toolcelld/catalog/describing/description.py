@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
-__all__ = ["Broken", "Described", "Description", "Rejected"]
+__all__ = ["BrokenFile", "Described", "Description", "Rejected"]
 
 
 HELPERS_MAX = 1000  # the worker sends no more
@@ -44,7 +44,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenFile:
     """Why a file has no tools at all."""
 
     stage: str  # "start", "import", "describe"
@@ -60,7 +60,7 @@ class Description:
 
     tools: tuple[Described, ...] = ()
     problems: tuple[Rejected, ...] = ()
-    broken: Broken | None = None
+    broken: BrokenFile | None = None
     helpers: Annotated[tuple[str, ...], Field(max_length=HELPERS_MAX)] = ()
     """Files below the tool's directory that it has imported, relative to it. Only notes depend on them."""
     on_session: bool = False

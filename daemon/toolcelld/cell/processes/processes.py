@@ -18,7 +18,7 @@ from typing import Final
 from toolcelld import linux
 from toolcelld.cell.processes.forks import Forks
 from toolcelld.cell.processes.process_list import ONE_THREAD_LINKS, ProcessList
-from toolcelld.cell.processes.usage import Usage, measure, measure_exactly
+from toolcelld.cell.processes.usage import CellUsage, measure, measure_exactly
 from toolcelld.files.looks import started
 
 __all__ = ["CellProcesses", "start_threads"]
@@ -46,10 +46,10 @@ class CellProcesses:
         self.worker_pid = 0
         self.has_engine = False
         """Whether the worker runs JavaScript, with an engine that has threads of its own."""
-        self.usage: Usage | None = None
+        self.usage: CellUsage | None = None
         """What they used at the last measurement of a call; None before the first."""
         self._worker_pidfd = -1
-        self._reading: asyncio.Future[Usage] | None = None  # of the exact memory
+        self._reading: asyncio.Future[CellUsage] | None = None  # of the exact memory
         self._list: ProcessList | None = None
         self._forks: Forks | None = None  # of a worker that is a template
 
@@ -132,7 +132,7 @@ class CellProcesses:
         """Whether the process that the worker had forked for a call is gone, with everything that it started."""
         return self._forks is not None and self._forks.is_gone()
 
-    def measure(self, tasks_limit: int | None) -> Usage:
+    def measure(self, tasks_limit: int | None) -> CellUsage:
         """Measure what all but our own use; see `usage.measure`."""
         return measure(
             self.builders,
@@ -142,7 +142,7 @@ class CellProcesses:
         )
 
     @staticmethod
-    def halt(usage: Usage) -> None:
+    def halt(usage: CellUsage) -> None:
         """Stop what was measured just now, of a cell that is to be ended: who ends it waits behind all that runs.
 
         By numbers, which the kernel gives in turn: one that was read a moment ago is still the same process.
@@ -156,7 +156,7 @@ class CellProcesses:
         """Whether the exact memory is being read."""
         return self._reading is not None and not self._reading.done()
 
-    def read_memory(self, usage: Usage, then: Callable[[Usage], object]) -> None:
+    def read_memory(self, usage: CellUsage, then: Callable[[CellUsage], object]) -> None:
         """Read the exact memory in a thread, in place of an earlier reading that is not done.
 
         Args:
@@ -164,7 +164,7 @@ class CellProcesses:
             then: Called on the loop with the exact usage; not called once the cell has ended.
         """
 
-        def on_read(reading: asyncio.Future[Usage]) -> None:
+        def on_read(reading: asyncio.Future[CellUsage]) -> None:
             if not reading.cancelled():
                 then(reading.result())
 

@@ -24,7 +24,7 @@ from typing import Final
 
 from toolcell._units import format_bytes, format_seconds
 
-__all__ = ["Member", "Usage", "disk_used", "measure", "measure_exactly", "passed", "resident_memory"]
+__all__ = ["CellUsage", "Member", "disk_used", "measure", "measure_exactly", "passed", "resident_memory"]
 
 PROCESSES_READ_MAX: Final = 1024
 """The largest limit that is allowed by default; measuring so many processes takes about 50 ms."""
@@ -62,7 +62,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CellUsage:
     """What a cell uses, at one time."""
 
     members: tuple[Member, ...]
@@ -88,7 +88,7 @@ def measure(
     tasks_limit: int | None = None,
     templates: int = 0,
     guard: int = 0,
-) -> Usage:
+) -> CellUsage:
     """Measure what the processes below a cell's builders use, each shared page once for each process.
 
     Waits for no process: it reads no file of the kernel's that takes a lock of one for longer than it is copied.
@@ -123,14 +123,14 @@ def measure(
             cpu_seconds += member.cpu_seconds
     # Processes that were listed and not measured count as well.
     unmeasured = [Member(pid, "?", 1, 0.0) for pid in waiting if pid not in builders]
-    usage = Usage((*members, *unmeasured), cpu_seconds, templates)
+    usage = CellUsage((*members, *unmeasured), cpu_seconds, templates)
     if tasks_limit is not None and usage.tasks > tasks_limit:
         return usage  # it is to be killed, and reading the memory of many processes would delay that
     members = [replace(member, memory_bytes=_resident(member.pid)) for member in members]
     return replace(usage, members=(*members, *unmeasured))
 
 
-def measure_exactly(usage: Usage, clock: Callable[[], float] = time.monotonic) -> Usage:
+def measure_exactly(usage: CellUsage, clock: Callable[[], float] = time.monotonic) -> CellUsage:
     """Return what `measure` has returned with each page counted once. Blocks while a process holds the lock of its memory.
 
     Args:
@@ -237,7 +237,9 @@ def disk_used(directory: str, enough_bytes: int) -> int:
     return used
 
 
-def passed(key: str, figure: float, limit: float, after_seconds: float, usage: Usage | None = None) -> str:
+def passed(
+    key: str, figure: float, limit: float, after_seconds: float, usage: CellUsage | None = None
+) -> str:
     """Return a message about a passed limit: how far, when, and by which process mostly.
 
     Args:

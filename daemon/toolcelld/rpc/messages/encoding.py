@@ -13,7 +13,7 @@ from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.calls.outcomes.outcome import Outcome
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.problem import Problem
-from toolcelld.output.spill import Output
+from toolcelld.output.spill import KeptOutput
 from toolcelld.rpc.messages.refusals import encode_refusal
 
 __all__ = [
@@ -50,35 +50,35 @@ def encode_event(event: events.Event, wire: pb.Event) -> None:
     time.seconds = seconds = int(event.time)  # after 1970, so that this is the floor
     time.nanos = int((event.time - seconds) * 1e9)
     match event:
-        case events.Ended(outcome=outcome, body=body, more=more):
+        case events.CallEnded(outcome=outcome, body=body, more=more):
             ended = wire.outcome
             _fill_outcome(ended, outcome)
             ended.body = body
             ended.more = more
-        case events.Accepted(queued=queued):
+        case events.CallAccepted(queued=queued):
             wire.accepted.queued = queued
-        case events.Started(worker_id=worker_id, queue_seconds=queue_seconds):
+        case events.CallStarted(worker_id=worker_id, queue_seconds=queue_seconds):
             wire.started.worker_id = worker_id
             wire.started.queue_seconds = queue_seconds
-        case events.Update(body=body, more=more):
+        case events.PartialResult(body=body, more=more):
             wire.update.body = body
             wire.update.more = more
-        case events.Progress(done=done, total=total, message=message):
+        case events.ProgressMade(done=done, total=total, message=message):
             wire.progress.CopyFrom(pb.Progress(done=done, total=total, message=message))
-        case events.Metadata(title=title, values=values):
+        case events.MetadataSet(title=title, values=values):
             wire.metadata.title = title
             wire.metadata.values = values
-        case events.Logged(level=level, source=source, text=text):
+        case events.LineLogged(level=level, source=source, text=text):
             wire.log.CopyFrom(pb.Log(level=level, source=source, text=text))
-        case events.Requested(ask_id=ask_id, service=service, arguments=arguments):
+        case events.ServiceRequested(ask_id=ask_id, service=service, arguments=arguments):
             wire.request.CopyFrom(pb.Request(ask_id=ask_id, service=service, arguments=arguments))
-        case events.Asked(ask_id=ask_id, question=question, details=details):
+        case events.QuestionAsked(ask_id=ask_id, question=question, details=details):
             wire.ask.CopyFrom(pb.Ask(ask_id=ask_id, details=details, **question))
         case events.Chunk(data=data, last=last):
             wire.chunk.CopyFrom(pb.Chunk(call_id=event.call_id, data=data, last=last))
-        case events.Refused(refusal=refusal):
+        case events.CallRefused(refusal=refusal):
             wire.refused.CopyFrom(encode_refusal(refusal))
-        case events.Gap(count=count):
+        case events.EventsDropped(count=count):
             wire.gap.count = count
         case events.CatalogChanged() | events.Published():
             _encode_catalog(event, wire)
@@ -129,7 +129,7 @@ def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
     wire_facts.refused_hosts.extend(facts.refused_hosts)
 
 
-def encode_output(output: Output) -> pb.Output:
+def encode_output(output: KeptOutput) -> pb.Output:
     """What is kept of an output that was cut."""
     return pb.Output(
         output_id=output.handle,

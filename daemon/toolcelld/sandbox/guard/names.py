@@ -15,7 +15,7 @@ from typing import Final
 from toolcelld.files.paths import is_below, is_below_any
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["Names", "Protected", "protected_name"]
+__all__ = ["NamePatterns", "Protected", "protected_name"]
 
 GIT: Final = (".git", "git~")
 SHORT_NAME: Final = re.compile(r"git~[0-9]+")
@@ -25,7 +25,7 @@ AFTER_MAGIC: Final = re.compile(r"[*?\[\]]")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NamePatterns:
     """Names and patterns, of one component or of several: ".envrc", "*.code-workspace", ".github/agents"."""
 
     literal: frozenset[str]
@@ -41,7 +41,7 @@ class Names:
     """From the project's root."""
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> Names:
+    def of(cls, names: Iterable[str]) -> NamePatterns:
         """Return what these names and patterns refuse, beside git's metadata."""
         split = [
             tuple(part for part in name.split("/") if part) for name in names if not name.startswith("/")
@@ -115,7 +115,7 @@ class Protected:
     """What is refused in a project."""
 
     root: str
-    names: Names
+    names: NamePatterns
     granted: Sequence[str] = ()
     """Places in it where every name may be made."""
     present: Sequence[str] = ()
@@ -163,4 +163,4 @@ def protected_name(path: str, policy: SandboxPolicy) -> str:
     """
     if not policy.guarded:
         return ""
-    return Protected(policy.guarded, Names.of(policy.names), policy.granted).place(path)
+    return Protected(policy.guarded, NamePatterns.of(policy.names), policy.granted).place(path)

@@ -21,7 +21,7 @@ from toolcelld.files.paths import is_below_any
 from toolcelld.sandbox.guard.callers import HERE, base, descriptor_of, own_descriptor, umask_of
 from toolcelld.sandbox.guard.entries import Elsewhere, Entry, directory, hold, real_path
 from toolcelld.sandbox.guard.names import Protected
-from toolcelld.sandbox.guard.questions import Listener, Question
+from toolcelld.sandbox.guard.questions import GuardQuestion, Listener
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
 __all__ = ["Operations"]
@@ -61,8 +61,8 @@ class Operations:
         self._protected = protected
         self._executions = executions
         self._told: set[str] = set()
-        self._waiting: list[Question] = []  # for the reader of a pipe
-        by_name: Mapping[str, Callable[[Question], None]] = {
+        self._waiting: list[GuardQuestion] = []  # for the reader of a pipe
+        by_name: Mapping[str, Callable[[GuardQuestion], None]] = {
             "creat": lambda asked: self._open(
                 asked, HERE, asked.arguments[0], os.O_CREAT | os.O_WRONLY | os.O_TRUNC, asked.arguments[1]
             ),
@@ -86,7 +86,7 @@ class Operations:
         numbers = NUMBERS[os.uname().machine]
         self._by_number = {numbers[name]: do for name, do in by_name.items() if name in numbers}
 
-    def answer(self, asked: Question) -> None:
+    def answer(self, asked: GuardQuestion) -> None:
         """Do what is asked, or say why not."""
         try:
             self._by_number[asked.number](asked)
@@ -145,12 +145,12 @@ class Operations:
     # What is done
 
     @contextmanager
-    def _held(self, asked: Question, at: int, path: bytes) -> Generator[Entry]:
+    def _held(self, asked: GuardQuestion, at: int, path: bytes) -> Generator[Entry]:
         with base(asked.thread, at, path) as start, hold(start, path, self._places) as entry:
             yield entry
 
     @contextmanager
-    def _new(self, asked: Question, at: int, address: int) -> Generator[Entry]:
+    def _new(self, asked: GuardQuestion, at: int, address: int) -> Generator[Entry]:
         """Hold where a caller may make an entry."""
         with self._held(asked, at, self._listener.text(asked, address)) as entry:
             if not entry.served:
@@ -158,24 +158,26 @@ class Operations:
             self._check(entry.path)
             yield entry
 
-    def _mkdir(self, asked: Question, at: int, address: int, mode: int) -> None:
+    def _mkdir(self, asked: GuardQuestion, at: int, address: int, mode: int) -> None:
         with self._new(asked, at, address) as entry:
             os.umask(umask_of(asked.thread))
             os.mkdir(entry.name, mode & MODE_BITS, dir_fd=entry.directory)
         self._listener.returned(asked)
 
-    def _mknod(self, asked: Question, at: int, address: int, mode: int, device: int) -> None:
+    def _mknod(self, asked: GuardQuestion, at: int, address: int, mode: int, device: int) -> None:
         with self._new(asked, at, address) as entry:
             os.umask(umask_of(asked.thread))
             os.mknod(entry.name, mode & KIND_BITS, device & INT_MASK, dir_fd=entry.directory)
         self._listener.returned(asked)
 
-    def _symlink(self, asked: Question, target: int, at: int, address: int) -> None:
+    def _symlink(self, asked: GuardQuestion, target: int, at: int, address: int) -> None:
         with self._new(asked, at, address) as entry:
             os.symlink(self._listener.text(asked, target), os.fsencode(entry.name), dir_fd=entry.directory)
         self._listener.returned(asked)
 
-    def _link(self, asked: Question, source_at: int, source: int, at: int, address: int, flags: int) -> None:
+    def _link(
+        self, asked: GuardQuestion, source_at: int, source: int, at: int, address: int, flags: int
+    ) -> None:
         """Give a file another name; not a protected one, which could be written by that name."""
         with self._new(asked, at, address) as entry:
             old = self._listener.text(asked, source)
@@ -206,7 +208,9 @@ class Operations:
         self._check(real_path(descriptor))
         os.link(f"/proc/self/fd/{descriptor}", entry.name, dst_dir_fd=entry.directory, follow_symlinks=True)
 
-    def _rename(self, asked: Question, old_at: int, old: int, new_at: int, new: int, flags: int = 0) -> None:
+    def _rename(
+        self, asked: GuardQuestion, old_at: int, old: int, new_at: int, new: int, flags: int = 0
+    ) -> None:
         if flags & INT_MASK & ~RENAME_FLAGS:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         with (
@@ -226,7 +230,7 @@ class Operations:
             linux.rename(before.directory, before.name, after.directory, after.name, flags)
         self._listener.returned(asked)
 
-    def _open(self, asked: Question, at: int, address: int, flags: int, mode: int) -> None:
+    def _open(self, asked: GuardQuestion, at: int, address: int, flags: int, mode: int) -> None:
         flags &= INT_MASK
         path = self._listener.text(asked, address)
         with base(asked.thread, at, path) as start:
@@ -242,7 +246,7 @@ class Operations:
             os.close(opened)
         self._listener.returned(asked, number)
 
-    def _open_unnamed(self, asked: Question, start: int, path: bytes, flags: int, mode: int) -> int:
+    def _open_unnamed(self, asked: GuardQuestion, start: int, path: bytes, flags: int, mode: int) -> int:
         """Open a file without a name in a directory."""
         with directory(start, path) as (held, at):
             if not is_below_any(at, self._places):
@@ -252,7 +256,7 @@ class Operations:
             return os.open(".", flags | os.O_CLOEXEC, mode & MODE_BITS, dir_fd=held)
 
     def _open_at(
-        self, asked: Question, start: int, path: bytes, flags: int, mode: int, links_left: int
+        self, asked: GuardQuestion, start: int, path: bytes, flags: int, mode: int, links_left: int
     ) -> int:
         """Open a path, following its last component by hand. Raises `Elsewhere`, `NoReader` and `OSError`."""
         with hold(start, path, self._places) as entry:
@@ -269,7 +273,7 @@ class Operations:
             target = os.readlink(os.fsencode(entry.name.rstrip("/")), dir_fd=entry.directory)
             return self._open_at(asked, entry.directory, target, flags, mode, links_left - 1)
 
-    def _truncate(self, asked: Question, address: int, length: int) -> None:
+    def _truncate(self, asked: GuardQuestion, address: int, length: int) -> None:
         path = self._listener.text(asked, address)
         try:
             with base(asked.thread, HERE, path) as start:
@@ -284,7 +288,7 @@ class Operations:
             os.close(opened)
         self._listener.returned(asked)
 
-    def _execute(self, asked: Question) -> None:
+    def _execute(self, asked: GuardQuestion) -> None:
         if not self._executions:
             self._listener.failed(asked, errno.ENOSYS)
             return

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp
 
-__all__ = ["ASKED", "Listener", "Question", "SignalWait", "program"]
+__all__ = ["ASKED", "GuardQuestion", "Listener", "SignalWait", "program"]
 
 WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 """What makes a question of an open; `O_TMPFILE` needs one of the first two."""
@@ -47,7 +47,7 @@ def program(machine: str, *, executes: bool) -> bytes:
     return seccomp.asking(machine, always, {name: (argument, WRITES) for name, argument in OPENS.items()})
 
 
-class Question(NamedTuple):
+class GuardQuestion(NamedTuple):
     """A system call that waits."""
 
     id: int
@@ -117,7 +117,7 @@ class Listener:
         self._signals = signals
         signals.add(descriptor)
 
-    def wait(self, milliseconds: int | None = None) -> Question | None:
+    def wait(self, milliseconds: int | None = None) -> GuardQuestion | None:
         """Return the next question; None after that time, or where a signal or its caller's end came in between.
 
         When no process is left that the filter holds, only signals are waited for.
@@ -136,9 +136,9 @@ class Listener:
         except (InterruptedError, FileNotFoundError):
             return None
         identity, thread, _, number, _, _, *arguments = DATA.unpack(self._data)
-        return Question(identity, thread, number, tuple(arguments))
+        return GuardQuestion(identity, thread, number, tuple(arguments))
 
-    def text(self, question: Question, address: int) -> bytes:
+    def text(self, question: GuardQuestion, address: int) -> bytes:
         """Return the text that a caller passes, read once. Raises `OSError`."""
         found = b""
         while len(found) < PATH_BYTES_MAX:  # page by page, as the next one need not be there
@@ -157,7 +157,7 @@ class Listener:
                 return found
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
-    def still_waits(self, question: Question) -> bool:
+    def still_waits(self, question: GuardQuestion) -> bool:
         """Whether the caller still waits for the answer."""
         try:
             fcntl.ioctl(
@@ -167,22 +167,22 @@ class Listener:
             return False
         return True
 
-    def go_on(self, question: Question) -> None:
+    def go_on(self, question: GuardQuestion) -> None:
         """Have the caller do it itself."""
         self._answer(linux.ANSWER.pack(question.id, 0, 0, linux.SECCOMP_USER_NOTIF_FLAG_CONTINUE))
 
-    def failed(self, question: Question, error: int) -> None:
+    def failed(self, question: GuardQuestion, error: int) -> None:
         """Tell the caller an error."""
         self._answer(linux.ANSWER.pack(question.id, 0, -error, 0))
 
-    def give(self, question: Question, descriptor: int, *, closed_on_exec: bool) -> int:
+    def give(self, question: GuardQuestion, descriptor: int, *, closed_on_exec: bool) -> int:
         """Give the caller a copy of a descriptor, and return its number there; it still waits. Raises `OSError`, as EMFILE."""
         # A bytearray, as the call's result is returned for that, and for bytes what they hold.
         add = bytearray(ADD.pack(question.id, 0, descriptor, 0, os.O_CLOEXEC if closed_on_exec else 0))
         number: int = fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_ADDFD, add)
         return number
 
-    def returned(self, question: Question, number: int = 0) -> None:
+    def returned(self, question: GuardQuestion, number: int = 0) -> None:
         """Have the caller's call return a number, by default 0."""
         self._answer(linux.ANSWER.pack(question.id, number, 0, 0))
 

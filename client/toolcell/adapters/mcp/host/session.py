@@ -38,7 +38,7 @@ from toolcell.adapters.mcp import resources
 from toolcell.adapters.mcp.convert import failure, result_of
 from toolcell.adapters.mcp.log_records import DEFAULT_LEVEL, is_wanted, level_of
 from toolcell.adapters.mcp.stdio import wire
-from toolcell.adapters.mcp.stdio.requests import Request
+from toolcell.adapters.mcp.stdio.requests import JsonRpcRequest
 from toolcell.adapters.mcp.stdio.server import ROOTS_SECONDS
 from toolcell.adapters.mcp.tool_call import ToolCall
 from toolcell.adapters.pinned import PinnedDefinitions
@@ -237,7 +237,7 @@ class HostSession:
         talk.follow()
         return await self.join(talk, context)
 
-    def begin(self, agent: str, request: Request, context: Callable[[], Context]) -> ToolCall | None:
+    def begin(self, agent: str, request: JsonRpcRequest, context: Callable[[], Context]) -> ToolCall | None:
         """Begin a call that is to be followed, at once; None for one that waits for something first, or cannot be sent."""
         opened = self._opened
         if opened is None or not opened.done() or opened.exception() is not None:

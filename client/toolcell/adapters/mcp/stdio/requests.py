@@ -27,7 +27,16 @@ from .wire import (
     RequestId,
 )
 
-__all__ = ["Cancelled", "FailedRequest", "HostInfo", "Method", "Request", "Response", "read", "roots_of"]
+__all__ = [
+    "Cancelled",
+    "FailedRequest",
+    "HostInfo",
+    "JsonRpcRequest",
+    "Method",
+    "Response",
+    "read",
+    "roots_of",
+]
 
 Method: TypeAlias = Literal[
     "initialize",
@@ -64,7 +73,7 @@ class HostInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class JsonRpcRequest:
     """A request that can be answered; or the notification after the handshake, whose id is empty."""
 
     id: RequestId
@@ -149,7 +158,7 @@ SHAPES: Mapping[str, Shape] = {
 }
 
 
-def read(line: bytes) -> Request | Cancelled | Response | FailedRequest | None:
+def read(line: bytes) -> JsonRpcRequest | Cancelled | Response | FailedRequest | None:
     """Read a line; None if it is anything but one of the messages above."""
     said = _json(line)
     if not isinstance(said, dict):
@@ -200,9 +209,9 @@ def _response(message: dict[str, Any]) -> Response | FailedRequest | None:
     return FailedRequest(found["id"], error)
 
 
-def _notification(message: dict[str, Any]) -> Request | Cancelled | None:
+def _notification(message: dict[str, Any]) -> JsonRpcRequest | Cancelled | None:
     if message == INITIALIZED:
-        return Request("", "notifications/initialized")
+        return JsonRpcRequest("", "notifications/initialized")
     if message["method"] != CANCELLED or _object(message, {"jsonrpc", "method", "params"}) is None:
         return None
     params = _object(message["params"], {"requestId"}, {"reason"})
@@ -221,19 +230,19 @@ def _json(line: bytes) -> Any:
         return None
 
 
-def _handshake(request_id: RequestId, value: object) -> Request | None:
+def _handshake(request_id: RequestId, value: object) -> JsonRpcRequest | None:
     params = _object(value, {"protocolVersion", "capabilities", "clientInfo"})
     if params is None or params["protocolVersion"] not in HANDSHAKE_VERSIONS:
         return None
     host = _host(params["capabilities"], params["clientInfo"])
     return (
-        Request(request_id, "initialize", params, version=params["protocolVersion"], host=host)
+        JsonRpcRequest(request_id, "initialize", params, version=params["protocolVersion"], host=host)
         if host
         else None
     )
 
 
-def _enveloped(request_id: RequestId, method: Method, params: dict[str, Any]) -> Request | None:
+def _enveloped(request_id: RequestId, method: Method, params: dict[str, Any]) -> JsonRpcRequest | None:
     """A request after the handshake, or with the envelope that it has since 2026-07-28."""
     value = params.get("_meta", {})
     if not isinstance(value, dict):
@@ -243,13 +252,13 @@ def _enveloped(request_id: RequestId, method: Method, params: dict[str, Any]) ->
         return None
     reserved = {key for key in meta if key.startswith(RESERVED)}
     if not reserved:
-        return Request(request_id, method, params, meta)
+        return JsonRpcRequest(request_id, method, params, meta)
     if not {VERSION_KEY, CAPABILITIES_KEY} <= reserved <= ENVELOPE or meta[VERSION_KEY] != MODERN_VERSION:
         return None
     if meta.get(LOG_LEVEL_KEY, LEVELS[0]) not in LEVELS:
         return None
     host = _host(meta[CAPABILITIES_KEY], meta.get(CLIENT_KEY, NAMELESS))
-    return Request(request_id, method, params, meta, MODERN_VERSION, host) if host else None
+    return JsonRpcRequest(request_id, method, params, meta, MODERN_VERSION, host) if host else None
 
 
 def _host(capabilities: object, client: object) -> HostInfo | None:

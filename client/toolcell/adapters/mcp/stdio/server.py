@@ -30,9 +30,9 @@ from toolcell.client import ToolInfo, Unavailable
 
 from . import wire
 from .conversation import Conversation, Era, Exchange, PeerError, Settled
-from .requests import Cancelled, FailedRequest, HostInfo, Method, Request, Response, read, roots_of
+from .requests import Cancelled, FailedRequest, HostInfo, JsonRpcRequest, Method, Response, read, roots_of
 
-__all__ = ["ROOTS_SECONDS", "Kernel", "Load", "Make", "StdioServer"]
+__all__ = ["ROOTS_SECONDS", "Load", "Make", "SdkKernel", "StdioServer"]
 
 SILENCE_SECONDS: Final = 0.2
 """Of a host that has not asked for the tools; then the import begins, as there is time for it."""
@@ -44,10 +44,10 @@ TURN_LINES_MAX: Final = 64
 """That are read before the tasks of their requests get a turn, when so many have come at once."""
 
 
-class Kernel(Protocol):
+class SdkKernel(Protocol):
     """What answers with the SDK; `toolcell.adapters.mcp.kernel` has the one."""
 
-    async def resume(self, request: Request, tools: Mapping[str, ToolInfo]) -> None:
+    async def resume(self, request: JsonRpcRequest, tools: Mapping[str, ToolInfo]) -> None:
         """Take over from a list that was answered with these tools."""
         ...
 
@@ -55,15 +55,15 @@ class Kernel(Protocol):
         """Read a line and see to its answer; `acknowledged` is a subscription whose host knows already that it holds."""
         ...
 
-    async def list_tools(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
+    async def list_tools(self, exchange: Exchange, request: JsonRpcRequest) -> Mapping[str, Any]:
         """The result of `tools/list`. Raises PeerError."""
         ...
 
-    def call(self, exchange: Exchange, request: Request) -> None:
+    def call(self, exchange: Exchange, request: JsonRpcRequest) -> None:
         """See to the answer of `tools/call`."""
         ...
 
-    async def call_tool(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
+    async def call_tool(self, exchange: Exchange, request: JsonRpcRequest) -> Mapping[str, Any]:
         """The result of `tools/call`. Raises PeerError."""
         ...
 
@@ -73,7 +73,7 @@ class Make(Protocol):
 
     def __call__(
         self, surroundings: HostContext, link: HostLink, conversation: Conversation, root: str | None
-    ) -> AbstractAsyncContextManager[Kernel]: ...
+    ) -> AbstractAsyncContextManager[SdkKernel]: ...
 
 
 Load: TypeAlias = Callable[[], Make]
@@ -84,7 +84,7 @@ Load: TypeAlias = Callable[[], Make]
 class Listed:
     """The first list: the request for it, what it had, and the host's first root, if it was asked for it and has one."""
 
-    request: Request
+    request: JsonRpcRequest
     tools: Mapping[str, ToolInfo]
     root: str | None
 
@@ -99,7 +99,7 @@ class StdioServer:
         self._conversation = Conversation(pipes)
         # All mutable state: the kernel once it is there, whether it is wanted and whether it is to end, the lines that are
         # kept for it; the host that has shaken hands; the task of the first list, and what it had.
-        self._kernel: asyncio.Future[Kernel] = asyncio.get_running_loop().create_future()
+        self._kernel: asyncio.Future[SdkKernel] = asyncio.get_running_loop().create_future()
         self._wanted = asyncio.Event()
         self._over = asyncio.Event()
         self._kept = deque[tuple[bytes, bool]]()
@@ -148,13 +148,13 @@ class StdioServer:
             self._kernel.set_result(kernel)
             await self._over.wait()
 
-    async def _give(self, kernel: Kernel) -> None:
+    async def _give(self, kernel: SdkKernel) -> None:
         """Give it what was kept."""
         while self._kept:
             line, acknowledged = self._kept.popleft()
             await kernel.take(line, acknowledged=acknowledged)
 
-    async def _ready(self) -> Kernel:
+    async def _ready(self) -> SdkKernel:
         self._wanted.set()
         return self._kernel.result() if self._kernel.done() else await asyncio.shield(self._kernel)
 
@@ -196,12 +196,12 @@ class StdioServer:
             case Cancelled(request_id):
                 if not self._conversation.cancel(request_id) and self._kept:
                     await self._pass_on(line)  # it may be one of these
-            case Request() as request if self._is_ours(request):
+            case JsonRpcRequest() as request if self._is_ours(request):
                 await self._answer(request, line)
             case _:
                 await self._pass_on(line)
 
-    def _is_ours(self, request: Request) -> bool:
+    def _is_ours(self, request: JsonRpcRequest) -> bool:
         era = self._conversation.era
         if era is Era.OPEN and self._kept:
             return False  # what is kept may settle it
@@ -220,7 +220,7 @@ class StdioServer:
 
     # What is answered
 
-    async def _answer(self, request: Request, line: bytes) -> None:
+    async def _answer(self, request: JsonRpcRequest, line: bytes) -> None:
         host, conversation = request.host, self._conversation
         if host is not None and request.method not in ("initialize", "server/discover"):
             conversation.settle(Settled.ENVELOPED)  # a discovery chooses no protocol
@@ -252,22 +252,24 @@ class StdioServer:
             case _:
                 await self._pass_on(line)
 
-    async def _say(self, request: Request, value: Mapping[str, Any]) -> None:
+    async def _say(self, request: JsonRpcRequest, value: Mapping[str, Any]) -> None:
         await self._conversation.write(wire.result(request.id, value))
 
     def _begin(
-        self, request: Request, work: Callable[[Exchange, Request], Awaitable[Mapping[str, Any]]]
+        self,
+        request: JsonRpcRequest,
+        work: Callable[[Exchange, JsonRpcRequest], Awaitable[Mapping[str, Any]]],
     ) -> None:
         exchange = Exchange(self._conversation, request.id, request.token)
         self._conversation.begin(exchange, lambda exchange: work(exchange, request))
 
-    async def _pong(self, _exchange: Exchange, _request: Request) -> Mapping[str, Any]:
+    async def _pong(self, _exchange: Exchange, _request: JsonRpcRequest) -> Mapping[str, Any]:
         return {}
 
-    async def _call(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
+    async def _call(self, exchange: Exchange, request: JsonRpcRequest) -> Mapping[str, Any]:
         return await (await self._ready()).call_tool(exchange, request)
 
-    async def _list(self, exchange: Exchange, request: Request) -> Mapping[str, Any]:
+    async def _list(self, exchange: Exchange, request: JsonRpcRequest) -> Mapping[str, Any]:
         """List the tools; where there is no daemon, the SDK's part says so."""
         if not self._kernel.done() and self._listing is None:
             self._listing = asyncio.create_task(self._list_ahead(request), name="list")
@@ -280,7 +282,7 @@ class StdioServer:
                 return value
         return await (await self._ready()).list_tools(exchange, request)
 
-    async def _list_ahead(self, request: Request) -> Mapping[str, Any] | None:
+    async def _list_ahead(self, request: JsonRpcRequest) -> Mapping[str, Any] | None:
         """List the tools from a session that will be the host's; None where there is no daemon."""
         host = request.host or self._shaken
         if host is None:

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .plan import Plan
+    from .plan import QuickPlan
 
 __all__ = ["completions", "run"]
 
@@ -55,7 +55,7 @@ def completions(instruction: str) -> str | None:
         return None
 
 
-def _run(found: Plan) -> int:
+def _run(found: QuickPlan) -> int:
     if found.command != "call":
         from .lists import show
 

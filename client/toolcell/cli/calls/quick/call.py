@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolcell.client.outcome import Outcome
 
     from .line import Line
-    from .plan import Plan
+    from .plan import QuickPlan
     from .signals import Signals
 else:
 
@@ -55,7 +55,7 @@ class CallOnLine:
     questions that are put to the person, one after the other: of the first the text is shown, and `_line_before` is kept.
     """
 
-    def __init__(self, plan: Plan, line: Line, signals: Signals) -> None:
+    def __init__(self, plan: QuickPlan, line: Line, signals: Signals) -> None:
         self._plan = plan
         self._line = line
         self._signals = signals

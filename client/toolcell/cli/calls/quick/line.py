@@ -10,7 +10,7 @@ import time
 
 from toolcell.client._grpc import wire
 from toolcell.client._grpc.access import HEALTH
-from toolcell.client._grpc.http2 import Connection, Message, Status
+from toolcell.client._grpc.http2 import Http2Connection, Message, Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Line:
         self._readable, self._writable = select.POLLIN, select.POLLOUT
         self._poll.register(pipe, self._readable)
         self._token = token
-        self._http2 = Connection(token)
+        self._http2 = Http2Connection(token)
         self._stream = 0
         self._out = b""
         self._broken = ""  # why the socket cannot be written or read

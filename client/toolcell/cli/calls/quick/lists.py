@@ -11,14 +11,14 @@ from .request import ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .plan import QuickPlan
 
 __all__ = ["show"]
 
 _OPERATOR = "/toolcell.v1.Operator"
 
 
-def show(plan: Plan) -> int:
+def show(plan: QuickPlan) -> int:
     """Run the command; return its exit code. Raises Unserved, and then nothing was printed."""
     address, token, _ = plan.addressed(operator=True)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from toolcell.cli.calls.arguments import ParsedArguments
 
-__all__ = ["Plan", "Unserved", "read_plan"]
+__all__ = ["QuickPlan", "Unserved", "read_plan"]
 
 _VALUED = {"-C": "directory", "--socket": "socket", "--timeout": "timeout", "--args": "whole"}
 _FLAGS = {"--json": "as_json", "--quiet": "quiet", "-q": "quiet"}
@@ -26,7 +26,7 @@ class Unserved(Exception):
     """The whole command has to do it; no call was sent."""
 
 
-class Plan:
+class QuickPlan:
     """A command line that is served here.
 
     Attributes:
@@ -90,9 +90,9 @@ class Plan:
             raise Unserved from error
 
 
-def read_plan(words: Sequence[str]) -> Plan | None:
+def read_plan(words: Sequence[str]) -> QuickPlan | None:
     """Read a command line, without the name of the program; None for one that is not served here."""
-    found = Plan()
+    found = QuickPlan()
     rest = iter(words)
     for word in rest:
         if word.startswith("-"):

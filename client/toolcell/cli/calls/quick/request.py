@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from toolcell.client._grpc import wire
-from toolcell.client._grpc.http2 import Connection, Message
+from toolcell.client._grpc.http2 import Http2Connection, Message
 
 from .plan import Unserved
 
@@ -31,7 +31,7 @@ def ask(
     import _socket  # `socket` loads selectors and enum
 
     until = time.monotonic() + seconds
-    http2 = Connection(token)
+    http2 = Http2Connection(token)
     stream = http2.begin(method, seconds)
     http2.send(stream, request)
     http2.end_messages(stream)
