@@ -51,8 +51,9 @@ from toolcelld.pool.describer import Describer
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import Preforks
 from toolcelld.pool.probe import probe_host
-from toolcelld.pool.quarantine import Quarantined
+from toolcelld.pool.quarantine import STDERR_CHARACTERS_MAX, Quarantined
 from toolcelld.pool.worker import Worker
+from toolcelld.records.ledger import Records
 from toolcelld.services import Services
 from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
@@ -168,6 +169,13 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         )
         self.installations = Installations(self.services, self._preforks.for_cell, self._worker_changed)
         self.sessions = Sessions(self.services)
+        self.records = Records(
+            os.path.join(state, "records.sqlite"),
+            config.records,
+            self.sessions.recent,
+            self.services.happenings,
+        )
+        self._why = "it failed"  # it was stopped
 
     @property
     def _packages(self) -> str:
@@ -221,14 +229,11 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     def _worker_changed(self, worker: Worker) -> None:
         self.sessions.on_worker_changed(worker)
         if worker.state is WorkerState.DEAD:
-            what = "worker.dead"
+            self.services.happenings.publish(_death(worker))
         elif worker.state is WorkerState.IDLE and not worker.calls:
-            what = "worker.started"
-        else:
-            return
-        self.services.happenings.publish(
-            OperatorEvent(what, worker_id=worker.id, message=worker.spec.file.path)
-        )
+            self.services.happenings.publish(
+                OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
+            )
 
     def _shut_out(self, held: Quarantined) -> None:
         logger.warning("%s is in quarantine: %s.", held.path, held)
@@ -315,6 +320,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         self._rule(config=self.config, trusts=trusts, hooks=hooks)
         self.sessions.reconsider()
         self.sessions.retention.limits = self.config.daemon
+        self.records.section = self.config.records
         pool = self.services.pool
         pool.workers_max = self.config.daemon.workers
         pool.keep_idle(self.config.daemon.worker_idle_seconds)
@@ -347,6 +353,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         """
         services = self.services
         inspector.start()
+        self.records.start()
         await asyncio.to_thread(self._fix_programs)
         await services.store.start()
         await services.spills.start()
@@ -369,6 +376,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             task.cancel()
         await services.spills.aclose()
         await services.store.aclose()
+        await self.records.aclose(self._why)
 
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
@@ -386,6 +394,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         """Begin to drain. Idempotent."""
         if not self._stopping.is_set():
             logger.info("Stopping: %s.", why)
+            self._why = why
             self._stopping.set()
 
     async def stopped(self) -> None:
@@ -403,6 +412,26 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             await asyncio.sleep(seconds / IDLE_CHECKS)
             quiet = 0 if self.sessions.all else quiet + 1
         self.stop(f"idle for {seconds:g} s")
+
+
+def _death(worker: Worker) -> OperatorEvent:
+    """Return the event of the end of a worker: with the cause and the last lines if it crashed."""
+    message = worker.spec.file.path
+    details: dict[str, str] = {}
+    if worker.crash_cause:
+        message = f"{message}: {worker.crash_cause}"
+        details = {"cause": worker.crash_cause, "stderr": worker.crash_stderr[-STDERR_CHARACTERS_MAX:]}
+    if worker.exit is not None:
+        details["exit"] = worker.exit.cause()
+    return OperatorEvent(
+        "worker.dead",
+        session_id=worker.spec.owner if worker.spec.serial else "",
+        call_id=worker.call_id,
+        worker_id=worker.id,
+        tool=worker.spec.file.stem,
+        message=message,
+        details=details,
+    )
 
 
 def _log_zygote(line: str) -> None:

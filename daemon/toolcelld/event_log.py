@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -28,6 +28,7 @@ from typing import Final, Generic, Self, TypeVar
 from toolcell._printable import printable
 
 __all__ = [
+    "DECISION",
     "TEXT_CHARACTERS_MAX",
     "Broadcast",
     "EventLog",
@@ -42,6 +43,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+DECISION: Final = "decision."
+"""What the types of a person's decisions begin with."""
 LINES_MAX: Final = 10_000
 BYTES_MAX: Final = 4 * 1024 * 1024
 QUEUE_MAX: Final = 1000
@@ -81,6 +84,7 @@ class OperatorEvent:
     worker_id: str = ""
     tool: str = ""
     message: str = ""
+    details: Mapping[str, str] = field(default_factory=dict[str, str])  # further texts, by their names
 
 
 class Broadcast(Generic[T]):
@@ -89,9 +93,13 @@ class Broadcast(Generic[T]):
     def __init__(self) -> None:
         self.readers: set[_Reader[T]] = set()
         """Those who follow now."""
+        self.keep: Callable[[T], object] | None = None
+        """Gets each item besides, as the records do; it must not block."""
 
     def publish(self, item: T) -> None:
         """Queue an item for every reader; never blocks."""
+        if self.keep is not None:
+            self.keep(item)
         for reader in list(self.readers):
             reader.put(item)
 

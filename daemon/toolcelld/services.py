@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.watch import Watch
 from toolcelld.config.load import Config
-from toolcelld.event_log import Broadcast, EventLog, LogLine, OperatorEvent
+from toolcelld.event_log import DECISION, Broadcast, EventLog, LogLine, OperatorEvent
 from toolcelld.output.spill import SpillStore
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.cell_packages import CellPackages
@@ -48,3 +48,21 @@ class Services:
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Add a line of a tool to the event log."""
         self.logbook.write(LogLine(time.time(), source, level, text, tool, call_id))
+
+    def decision(
+        self, action: str, message: str, *, tool: str = "", session_id: str = "", call_id: str = ""
+    ) -> None:
+        """Publish what a person has decided, and have it recorded.
+
+        Args:
+            action: What was done, one word: "trust", "revoke", "abort", "disable", "reload" …
+            message: What was decided and why, for display.
+            tool: The tool that it is about, if it is about one.
+            session_id: The session, likewise.
+            call_id: The call, likewise.
+        """
+        self.happenings.publish(
+            OperatorEvent(
+                DECISION + action, session_id=session_id, call_id=call_id, tool=tool, message=message
+            )
+        )

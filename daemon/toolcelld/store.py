@@ -7,7 +7,7 @@ order, so a read sees every earlier write, without a second connection or a lock
 A database error never stops the daemon. A damaged database, or one without our tables, is set aside under another name and
 a new one is created; one that cannot be opened is replaced by one in memory, with what can be read of it; writes that a full
 or busy disk refuses are lost, with a warning. `notices` says what is lost by it, as users decided some of it: whom they
-trust. Several daemons may share the file: it uses WAL, a busy time-out, and a file lock while it is opened.
+trust. Several daemons may share the file: it uses WAL, a busy time-out, and a file lock while it is opened (`database`).
 
 `output.spill` writes the rows of outputs; the cache of descriptions is part of this module.
 
@@ -18,20 +18,18 @@ switches instead of one, and a read or a cancellation can interrupt it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
-import functools
 import json
 import logging
 import os
 import sqlite3
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from toolcelld import database
 
 __all__ = ["DESCRIPTIONS_MAX", "DESCRIPTION_BYTES_MAX", "Notice", "Store"]
 
@@ -40,7 +38,7 @@ logger = logging.getLogger(__name__)
 Value: TypeAlias = str | bytes | int | float | None
 T = TypeVar("T")
 
-# Each script migrates a database from the version of its index to the next; `user_version` is the version.
+# See `database.Schema`.
 _MIGRATIONS = (
     """
     CREATE TABLE outputs (
@@ -84,8 +82,6 @@ _MIGRATIONS = (
     """,
 )
 
-# Another daemon's commit takes milliseconds; a longer lock is an error.
-_BUSY_SECONDS = 5.0
 # Writes that may be queued for the thread, of about a kilobyte each; more only if the disk does not respond.
 WAITING_MAX = 10_000
 # Files whose description is cached: four times the thousand that a session must open quickly.
@@ -94,10 +90,6 @@ DESCRIPTIONS_MAX = 4096
 DESCRIPTION_BYTES_MAX = 256 * 1024
 # The last use is updated at most hourly, so that opening a session with a thousand files does not write a thousand rows.
 _USE_SECONDS = 3600.0
-# The last one is said of tables that are not as a migration expects them.
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-# Damaged databases that are kept; the latest one replaces the last of them.
-_ASIDE_MAX = 9
 
 
 class Notice(NamedTuple):
@@ -111,14 +103,6 @@ class Notice(NamedTuple):
 class _Write:
     sql: str
     parameters: Sequence[Value]
-
-
-class _DamagedError(Exception):
-    """The file is not a database, or a damaged one."""
-
-
-class _NewerError(Exception):
-    """The database has the schema of a later version."""
 
 
 class Store:
@@ -227,9 +211,9 @@ class Store:
     def _open(self) -> None:
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            self._database = _open_file(self.path)
+            self._database = database.open_file(self.path, _MIGRATIONS)
             self.durable = True
-        except (sqlite3.Error, OSError, _DamagedError, _NewerError) as error:
+        except (sqlite3.Error, OSError, database.DamagedError, database.NewerError) as error:
             logger.warning(
                 "%s cannot be used: %s. Outputs and descriptions are kept until the daemon ends.",
                 self.path,
@@ -237,10 +221,12 @@ class Store:
             )
             self._unusable = str(error)
             self._database = sqlite3.connect(":memory:", isolation_level=None)
-            if not isinstance(error, _NewerError | _DamagedError) and _copied(self.path, self._database):
+            if not isinstance(error, database.NewerError | database.DamagedError) and database.copied(
+                self.path, self._database, _MIGRATIONS
+            ):
                 self._copied = "; those that were made before hold"
-            _migrate(self._database)
-        self._aside = tuple(path for path in _names_aside(self.path) if os.path.exists(path))
+            database.migrate(self._database, _MIGRATIONS)
+        self._aside = tuple(path for path in database.names_aside(self.path) if os.path.exists(path))
 
     def _close(self) -> None:
         self._commit_waiting()
@@ -265,10 +251,10 @@ class Store:
     def _commit(self, batch: list[_Write]) -> bool:
         assert self._database is not None, "the store is not open"
         try:
-            with self._database as database:
-                database.execute("BEGIN IMMEDIATE")
+            with self._database as open_database:
+                open_database.execute("BEGIN IMMEDIATE")
                 for write in batch:
-                    database.execute(write.sql, write.parameters)
+                    open_database.execute(write.sql, write.parameters)
         except sqlite3.OperationalError as error:
             return self._drop(batch, error)  # a disk error: retrying each write alone would only wait again
         except (sqlite3.Error, ValueError, OverflowError) as error:
@@ -295,117 +281,3 @@ class Store:
 
     async def _run(self, work: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
-
-
-def _open_file(path: str) -> sqlite3.Connection:
-    """Open the database at a path; create it where there is none, and replace a damaged one."""
-    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two daemons that start together would rename each other's new file
-        try:
-            return _connect(path)
-        except _DamagedError as error:
-            damaged_path = next(
-                (name for name in _names_aside(path) if not os.path.lexists(name)), _names_aside(path)[-1]
-            )
-            logger.warning(
-                "%s is damaged: %s. It was renamed to %s, and a new one was created.",
-                path,
-                error,
-                damaged_path,
-            )
-            os.replace(path, damaged_path)
-            for suffix in ("-wal", "-shm"):
-                if os.path.exists(path + suffix):
-                    os.replace(path + suffix, damaged_path + suffix)
-            return _connect(path)
-    finally:
-        os.close(lock)
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    os.close(
-        os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    )  # SQLite gives the WAL the same mode
-    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        # A power failure may lose the last records, but not damage the file.
-        database.execute("PRAGMA synchronous = NORMAL")
-        if (check_result := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise _DamagedError(check_result)
-        return _migrate(database)
-    except sqlite3.DatabaseError as error:
-        database.close()
-        if error.sqlite_errorcode & 0xFF in _DAMAGED:  # the low byte is the primary code
-            raise _DamagedError(str(error)) from error
-        raise
-    except BaseException:
-        database.close()
-        raise
-
-
-def _migrate(database: sqlite3.Connection) -> sqlite3.Connection:
-    """Run the migrations that the database has not run yet."""
-    version = _version(database)
-    if version > len(_MIGRATIONS):
-        raise _NewerError(
-            f"it has schema {version}, this version knows {len(_MIGRATIONS)}; use the newer toolcell or move it away"
-        )
-    for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
-        database.executescript(f"BEGIN IMMEDIATE; {migration}; PRAGMA user_version = {number}; COMMIT")
-    if other := _other_tables(database):
-        raise _DamagedError(f"{', '.join(other)} in it is not as schema {len(_MIGRATIONS)} has it")
-    return database
-
-
-def _version(database: sqlite3.Connection) -> int:
-    version: int = database.execute("PRAGMA user_version").fetchone()[0]
-    return version
-
-
-@functools.cache
-def _tables_of_migrations() -> dict[str, list[str]]:
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
-        for migration in _MIGRATIONS:
-            empty.executescript(migration)
-        return _tables(empty)
-
-
-def _tables(database: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the tables with their columns; those of SQLite itself are left out."""
-    rows = database.execute(
-        "SELECT t.name, c.name FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c"
-        " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY t.name, c.cid"
-    )
-    tables: dict[str, list[str]] = {}
-    for table, column in rows:
-        tables.setdefault(table, []).append(column)
-    return tables
-
-
-def _other_tables(database: sqlite3.Connection) -> list[str]:
-    """Return the tables that a database lacks, or has with other columns."""
-    found = _tables(database)
-    return [name for name, columns in _tables_of_migrations().items() if found.get(name) != columns]
-
-
-def _names_aside(path: str) -> list[str]:
-    return [f"{path}.damaged", *(f"{path}.damaged-{number}" for number in range(2, _ASIDE_MAX + 1))]
-
-
-def _copied(path: str, database: sqlite3.Connection) -> bool:
-    """Copy what can be read of a database that cannot be written; return whether that succeeded."""
-    for mode in (
-        "mode=ro",
-        "immutable=1",
-    ):  # the first needs a file beside it, which a read-only directory cannot get
-        uri = f"file:{urllib.parse.quote(path)}?{mode}"
-        with (
-            contextlib.suppress(sqlite3.Error),
-            contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as source,
-        ):
-            if _version(source) == len(_MIGRATIONS) and not _other_tables(source):
-                source.backup(database)
-                return True
-    return False

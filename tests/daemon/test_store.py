@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from toolcelld import database
 from toolcelld import store as store_module
 from toolcelld.store import DESCRIPTION_BYTES_MAX, DESCRIPTIONS_MAX, WAITING_MAX, Store
 
@@ -198,10 +199,10 @@ async def test_a_database_that_cannot_be_written_is_read(path: Path, monkeypatch
     async with opened(path) as store:
         await store.commit("INSERT INTO trust VALUES ('/p', '{}', 0)")
 
-    def read_only(_: str) -> sqlite3.Connection:
+    def read_only(*_: object) -> sqlite3.Connection:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(store_module, "_open_file", read_only)
+    monkeypatch.setattr(database, "open_file", read_only)
     async with opened(path) as store:
         assert not store.durable
         assert await store.read("SELECT directory FROM trust") == [("/p",)]

@@ -128,6 +128,7 @@ class Call(Machine[CallState, CallEvent]):
             self.session.id,
             request.tool,
             plan.tool.file.path if plan is not None else "",
+            plan.tool.file.digest if plan is not None else "",
             SHOWN.get(self.state, running),
             run.worker.id if run is not None else "",
             request.agent,

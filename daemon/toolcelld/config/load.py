@@ -36,6 +36,7 @@ from toolcelld.config.schema import (
     HookSection,
     MaxSection,
     ProfileSection,
+    RecordsSection,
     SecretSection,
     Section,
     SourceSection,
@@ -74,6 +75,7 @@ class Config:
     defaults: DefaultsSection = field(default_factory=DefaultsSection.default)
     max: MaxSection = field(default_factory=MaxSection.default)
     spill: SpillSection = field(default_factory=SpillSection.default)
+    records: RecordsSection = field(default_factory=RecordsSection.default)
     environments: EnvironmentsSection = field(default_factory=EnvironmentsSection.default)
     trust: Trust = "confined"  # of what stands in the project that a session works in
     secrets: Mapping[str, SecretSection] = field(default_factory=dict[str, SecretSection])
@@ -226,6 +228,7 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
         defaults=_merged(config.defaults, file.defaults),
         max=_merged(config.max, file.max),
         spill=_merged(config.spill, file.spill),
+        records=_merged(config.records, file.records),
         environments=_merged(config.environments, file.environments),
         trust=file.trust if "trust" in file.model_fields_set else config.trust,
         secrets={**config.secrets, **file.secrets},  # whole: a place of the lower file is no place besides

@@ -23,6 +23,7 @@ TITLES: Final[Mapping[str, str]] = {
     "defaults": "[defaults]",
     "max": "[max]",
     "spill": "[spill]",
+    "records": "[records]",
     "environments": "[environments]",
     "secrets": "[secrets] NAME",
     "profile": "[profile.NAME]",
@@ -80,6 +81,13 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "bytes_per_call": "what is kept of the outputs of one call",
         "quota": "what is kept of all calls together; the oldest is removed first",
         "retention": "how long an output is kept",
+    },
+    "records": {
+        "enabled": "whether anything is recorded; read at the start of the daemon",
+        "retention": "how long a record is kept",
+        "rows": "calls that are kept, and as many events; the oldest are removed first",
+        "bytes": "what all records may take on disk",
+        "arguments": "whether the beginnings of arguments and results are kept too, with secrets redacted",
     },
     "environments": {
         "uv": "the program that installs packages; by default the one on `PATH`",

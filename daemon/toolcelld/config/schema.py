@@ -42,6 +42,7 @@ __all__ = [
     "LimitKeys",
     "MaxSection",
     "ProfileSection",
+    "RecordsSection",
     "SecretSection",
     "Section",
     "SourceSection",
@@ -303,6 +304,16 @@ class SpillSection(Section):
     retention_seconds: Seconds = Field(default=7 * 86_400.0, alias="retention")
 
 
+class RecordsSection(Section):
+    """[records]: calls, events and decisions, kept over restarts."""
+
+    enabled: StrictBool = True
+    retention_seconds: Seconds = Field(default=30 * 86_400.0, alias="retention")
+    rows: Count = 1_000_000  # calls; and as many events
+    bytes_max: Bytes = Field(default=512 * 2**20, alias="bytes")
+    arguments: StrictBool = False  # also of results; secrets are redacted
+
+
 LISTED_MAX = 64  # files that a source lists; the directory of each is hashed and watched
 
 
@@ -401,6 +412,7 @@ class ConfigFile(Section):
     defaults: DefaultsSection = DefaultsSection.default()
     max: MaxSection = MaxSection.default()
     spill: SpillSection = SpillSection.default()
+    records: RecordsSection = RecordsSection.default()
     environments: EnvironmentsSection = EnvironmentsSection.default()
     secrets: Mapping[str, SecretSection] = {}
     profile: Mapping[str, ProfileSection] = {}
@@ -415,6 +427,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "defaults": DefaultsSection,
     "max": MaxSection,
     "spill": SpillSection,
+    "records": RecordsSection,
     "environments": EnvironmentsSection,
     "secrets": SecretSection,
     "profile": ProfileSection,

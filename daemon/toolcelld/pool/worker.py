@@ -136,6 +136,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self.egress: Egress | None = None  # where it may reach some hosts only
         self.crash_cause = ""  # the cause of its crash, where its tool caused it
         self.crash_stderr = ""
+        self.exit: CellExit | None = None  # how its cell ended
         self._broke_protocol = False
         self._imports = 0  # messages about imported files
         self.imported: dict[str, int] = {}  # files of the project: path below it, and the time of the version
@@ -426,7 +427,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             logger.info("%s %s, outside of a call: %s", self.id, self.spec.file.stem, refused.why)
 
     def _on_ended(self, ended: asyncio.Future[CellExit]) -> None:
-        cell_exit = ended.result()
+        cell_exit = self.exit = ended.result()
         self.crash_cause = self.crash_cause or self._cause_of_crash(cell_exit)
         self.crash_stderr = cell_exit.stderr
         if self._retire_timer is not None:

@@ -15,6 +15,7 @@ import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
 from toolcelld.calls.outcomes.history import CallSummary
+from toolcelld.calls.outcomes.shown_values import shown_arguments, shown_result
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import project_above
@@ -34,7 +35,6 @@ from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals, stop_by_oper
 from toolcelld.rpc.doctor import diagnose, look_at_engine, look_at_inspector, look_at_programs
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
-from toolcelld.rpc.messages.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.preparation import prepare, remove_unused
 from toolcelld.rpc.trust_request import TrustRequest, check_owners, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool

@@ -75,7 +75,11 @@ class Sessions:
         session = Session(self._services, self, request, pin, project)
         self._sessions[session.id] = session
         self._emptied.clear()
-        self._services.happenings.publish(OperatorEvent("session.opened", session_id=session.id))
+        self._services.happenings.publish(
+            OperatorEvent(
+                "session.opened", session_id=session.id, message=f"{session.agent} in {session.directory}"
+            )
+        )
         return session
 
     def _check_room(self) -> None:

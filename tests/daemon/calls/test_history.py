@@ -29,7 +29,7 @@ def a_summary(number: int = 0, text: str = "", lines: int = 3, outputs: int = 0)
     facts = Facts(0.1 + number, 0.2 + number, 0.3 + number, 10**9 + number, 10**8 + number, logs=logs)
     message = f"message {number} {text}"
     return CallSummary(
-        made[0], made[1], made[2], made[3], CallState.ENDED, f"w-{number}", made[4], "main", made[5],
+        made[0], made[1], made[2], made[3], f"digest {number}", CallState.ENDED, f"w-{number}", made[4], "main", made[5],
         "", "", 1e9 + number, Outcome(Kind.TOOL_ERROR, "", message, message.encode(), facts=facts),
         tuple((1e9 + number + line, f"line {number} {line} {text}") for line in range(lines)),
         (f"REASON_{number}", f"refused {number} {text}"), f"arguments {number} {text}".encode(), 10**9 + number,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from operator import itemgetter
+from queue import SimpleQueue
 from sys import getsizeof
 from typing import Final, NamedTuple
 
@@ -34,6 +35,7 @@ class CallSummary(NamedTuple):
     session_id: str
     tool: str
     path: str
+    digest: str  # of the file, as `ToolFile` has it
     state: str  # as the contract names it
     worker_id: str
     agent: str
@@ -51,6 +53,8 @@ class CallSummary(NamedTuple):
     result_bytes: int
 
 
+FEED_MAX: Final = 20_000
+"""What waits for the records, at some kilobyte each: the calls of two seconds, and of more only where the disk hangs."""
 TEXTS: Final = CallSummary._fields.index("accepted_at")
 """The number of leading text fields."""
 
@@ -70,6 +74,18 @@ class CallHistory:
         self._kept: deque[tuple[CallSummary, int]] = deque()
         self.size_bytes = 0
         self.added = 0
+        self.feed: SimpleQueue[object] | None = None
+        """Where the records take accepted and ended calls from; None without records."""
+        self.dropped = 0
+        """What the records did not get, because too much waited for them."""
+
+    def feed_records(self, item: object) -> None:
+        """Hand something to the records; never waits for them."""
+        if self.feed is not None:
+            if self.feed.qsize() < FEED_MAX:
+                self.feed.put(item)
+            else:
+                self.dropped += 1
 
     def add(self, call: CallSummary) -> int:
         """Add an ended call and drop the oldest ones beyond the bounds; return its memory in bytes.
@@ -83,6 +99,7 @@ class CallHistory:
             size += getsizeof(outcome.message) + len(outcome.metadata)
             size += OUTPUT_BYTES * (1 + len(outcome.facts.logs))
         self.added += 1
+        self.feed_records(call)
         self._kept.append((call, size))
         self.size_bytes += size
         while len(self._kept) > self._calls_max or self.size_bytes > self._bytes_max:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.rpc.messages.shown_values import MASK, UNREADABLE, shown_arguments, shown_result
+from toolcelld.calls.outcomes.shown_values import MASK, UNREADABLE, shown_arguments, shown_result
 
 VALUES: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

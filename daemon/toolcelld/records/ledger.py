@@ -1,0 +1,219 @@
+"""The records, as the rest of the daemon sees them: what is recorded and when, and what can be asked.
+
+A call is put into the queue when it is accepted and when it has ended, an event when it is published. Whatever has not
+ended when a batch is written gets a row of its own, by which the next daemon finds it if this one is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import toolcelld
+from toolcelld import database as files
+from toolcelld.calls.call import Call
+from toolcelld.calls.outcomes.history import CallHistory, CallSummary
+from toolcelld.config.schema import RecordsSection
+from toolcelld.event_log import Broadcast, OperatorEvent
+from toolcelld.records import query, runs, tables
+from toolcelld.records.query import CallFilter, EventFilter
+from toolcelld.records.rows import RecordedCall, call_of, call_row, event_of, open_row
+from toolcelld.records.tables import CALL_COLUMNS, OPEN_COLUMNS
+from toolcelld.records.writer import FAULTS, Writer
+from toolcelld.store import Notice
+
+__all__ = ["Records"]
+
+PRUNE_SECONDS: Final = 60.0
+"""Between two looks at the bounds."""
+PRUNE_ROWS: Final = 10_000
+"""Or after so many rows: a hundredth of the bound by default."""
+UNRECORDED: Final = frozenset(
+    {"call.accepted", "call.started", "call.ended", "call.refused", "catalog.changed", "worker.started"}
+)
+"""Types of events without a row: calls have their own, and the others say nothing once they are over."""
+
+_INSERT_CALL: Final = (
+    f"INSERT INTO calls ({', '.join(CALL_COLUMNS)}) VALUES ({', '.join('?' * len(CALL_COLUMNS))})"  # noqa: S608
+)
+_INSERT_OPEN: Final = f"INSERT OR REPLACE INTO open_calls VALUES ({', '.join('?' * len(OPEN_COLUMNS))})"  # noqa: S608
+
+
+class Records:
+    """What has happened.
+
+    Args:
+        path: The file of the database.
+        section: The bounds, and whether anything is recorded.
+        history: The calls in memory, which hands over what was accepted and what has ended.
+        happenings: The events of the daemon.
+        now: Returns the time in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        section: RecordsSection,
+        history: CallHistory,
+        happenings: Broadcast[OperatorEvent],
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = path
+        self.section = section
+        """As it was read last; whether anything is recorded is decided at the start."""
+        self.run = secrets.randbelow(runs.RUN_MAX)
+        self._history = history
+        self._happenings = happenings
+        self._now = now
+        self._started = now()
+        self._writer: Writer | None = None
+        # Used on the thread only.
+        self._open: set[tuple[str, str]] = set()  # calls that have a row among the open ones: session and id
+        self._lock: runs.RunLock | None = None
+        self._pruned = 0.0  # by the monotonic clock
+        self._rows = 0  # since then
+
+    @property
+    def size_bytes(self) -> int:
+        """What the rows take on disk."""
+        return self._writer.size_bytes if self._writer is not None else 0
+
+    @property
+    def lost(self) -> int:
+        """What should have been recorded since the start, and could not be."""
+        return self._history.dropped + (self._writer.lost if self._writer is not None else 0)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is recorded."""
+        return self._writer is not None
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What is lost of the records, and what to do; empty where all is well. Blocks."""
+        found = [
+            Notice(
+                f"The records were damaged and are set aside as {aside}; new ones were begun.",
+                f"Remove that file and {aside}-*",
+            )
+            for aside in files.names_aside(self.path)
+            if os.path.exists(aside)
+        ]
+        if self._writer is not None and self._writer.fault:
+            text = f"{self.path} cannot be written: {self._writer.fault}. Calls go on; {self.lost} records are lost."
+            found.append(Notice(text, "Make room, or mend the file system"))
+        elif self.lost:
+            text = f"{self.lost} records were lost since the daemon was started."
+            found.append(Notice(text, "See why: toolcell logs"))
+        return tuple(found)
+
+    def start(self) -> None:
+        """Begin to record, if the configuration says so."""
+        if not self.section.enabled:
+            return
+        writer = self._writer = Writer(
+            self.path, tables.SCHEMA, on_open=self._on_open, write=self._write, after=self._after
+        )
+        writer.start()
+        self._history.feed = writer.queue
+        self._happenings.keep = self._keep
+
+    async def aclose(self, why: str) -> None:
+        """Record the end of the daemon, and stop.
+
+        Args:
+            why: What it was ended by.
+        """
+        writer = self._writer
+        if writer is None:
+            return
+        self._history.feed = self._happenings.keep = None
+        try:
+            await writer.ask(lambda database: self._end(database, why))
+        except FAULTS:
+            pass  # the next daemon finds that this one has no end
+        finally:
+            await asyncio.to_thread(writer.stop)
+            if self._lock is not None:
+                self._lock.close()
+
+    # What is recorded besides calls
+
+    def _keep(self, event: OperatorEvent) -> None:
+        if event.type not in UNRECORDED:
+            self._history.feed_records(event)
+
+    # What can be asked; where the records cannot be read, there are none
+
+    async def calls(self, wanted: CallFilter, limit: int) -> list[RecordedCall]:
+        """Return the newest calls that have ended and fit, the newest first."""
+        return [call_of(row) for row in await self._rows_of(*query.calls_sql(wanted, limit))]
+
+    async def find(self, beginning: str, limit: int) -> list[RecordedCall]:
+        """Return calls whose id begins with a text."""
+        return [call_of(row) for row in await self._rows_of(*query.find_sql(beginning, limit))]
+
+    async def events(self, wanted: EventFilter, limit: int) -> list[OperatorEvent]:
+        """Return the newest events that fit, the newest first."""
+        return [event_of(row) for row in await self._rows_of(*query.events_sql(wanted, limit))]
+
+    async def _rows_of(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if self._writer is None:
+            return []
+        try:
+            return await self._writer.ask(lambda database: database.execute(sql, parameters).fetchall())
+        except FAULTS:
+            return []  # which `notices` says
+
+    # On the thread
+
+    def _on_open(self, database: sqlite3.Connection) -> None:
+        if self._lock is None:
+            self._lock = runs.RunLock(f"{self.path}.runs", self.run)
+        runs.close_lost(database, self._lock, self.run)
+        if runs.begin(database, self.run, toolcelld.version(), self._started):
+            self._open.clear()  # of a file that is not there any more
+
+    def _write(self, database: sqlite3.Connection, things: Sequence[object]) -> None:
+        for thing in things:
+            match thing:
+                case CallSummary():
+                    key = thing.session_id, thing.call_id
+                    database.execute(
+                        _INSERT_CALL, call_row(self.run, thing, arguments=self.section.arguments)
+                    )
+                    if key in self._open:
+                        database.execute(
+                            "DELETE FROM open_calls WHERE run = ? AND session_id = ? AND call_id = ?",
+                            (self.run, *key),
+                        )
+                        self._open.discard(key)
+                case Call():
+                    if not thing.ended:  # what has ended follows
+                        database.execute(_INSERT_OPEN, open_row(self.run, thing))
+                        self._open.add((thing.session.id, thing.id))
+                case OperatorEvent():
+                    runs.add_event(database, self.run, thing)
+                case _:
+                    raise TypeError(f"{thing!r} has no row")
+        database.execute("UPDATE runs SET seen = ? WHERE run = ?", [self._now(), self.run])
+        self._rows += len(things)
+
+    def _after(self, database: sqlite3.Connection) -> Iterator[None]:
+        assert self._writer is not None
+        clock = time.monotonic()
+        if self._rows >= PRUNE_ROWS or clock - self._pruned >= PRUNE_SECONDS:
+            self._pruned, self._rows = clock, 0
+            yield from tables.prune(database, self.section, self._now())
+        self._writer.size_bytes = tables.size_of(database)
+
+    def _end(self, database: sqlite3.Connection, why: str) -> None:
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            runs.end(database, self.run, self._now(), why)

@@ -1,0 +1,233 @@
+"""A call as a row of the records, and a row as a call.
+
+Texts come from clients, tools and file systems: they are cut to a length, and what cannot be written as UTF-8 is escaped.
+Figures come from workers: those that are none, or that no column holds, become one that it does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from toolcelld.calls.call import Call
+from toolcelld.calls.outcomes.history import CallSummary
+from toolcelld.calls.outcomes.outcome import Facts, Kind, Outcome
+from toolcelld.calls.outcomes.shown_values import shown_arguments, shown_result
+from toolcelld.event_log import OperatorEvent
+from toolcelld.output.spill import KeptOutput, OutputOrigin
+from toolcelld.records.tables import CALL_COLUMNS
+
+__all__ = [
+    "LOST",
+    "REFUSED",
+    "RecordedCall",
+    "Row",
+    "call_of",
+    "call_row",
+    "event_of",
+    "event_row",
+    "open_row",
+]
+
+Row: TypeAlias = tuple[Any, ...]
+
+LOST: Final = "lost"
+"""The outcome of a call whose daemon ended before it."""
+REFUSED: Final = "refused"
+TEXT_CHARACTERS_MAX: Final = 1024
+"""Of a name, an id or a path."""
+MESSAGE_CHARACTERS_MAX: Final = 4096
+LINES_MAX: Final = 64
+"""Of the story, the notes and other lists; no call has more lines of a story."""
+_INTEGER_MAX: Final = 2**63 - 1
+_FIGURES: Final = ("generation", "leftover_processes", "leftover_threads", "killed_processes")
+_IN_COLUMNS: Final = (
+    "queue_seconds", "run_seconds", "cpu_seconds", "memory_peak_bytes", "output_bytes", "spilled_bytes", "stop_seconds",
+)  # fmt: skip
+_SEQUENCES: Final = ("refused_hosts", "moved_aside")
+_OUTPUT: Final = (
+    "handle",
+    "total_bytes",
+    "kept_bytes",
+    "total_lines",
+    "complete",
+    "created",
+    "expires",
+    "reason",
+)
+
+
+class RecordedCall(NamedTuple):
+    """A call of the records; its arguments and its result as operators are shown them, empty where they were not kept."""
+
+    call: CallSummary
+    arguments: str
+    result: str
+
+
+def text_of(value: str, most: int = TEXT_CHARACTERS_MAX) -> str:
+    """Return a text that a column holds."""
+    value = value[:most]
+    return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+
+
+def _seconds(value: float) -> float:
+    return value if math.isfinite(value) else 0.0
+
+
+def _count(value: int) -> int:
+    return min(max(int(value), 0), _INTEGER_MAX)
+
+
+def _lines(values: Sequence[str]) -> list[str]:
+    return [text_of(value) for value in values[:LINES_MAX]]
+
+
+def open_row(run: int, call: Call) -> Row:
+    """Return the row of a call that has not ended, for `OPEN_COLUMNS`."""
+    request, plan = call.request, call.plan
+    texts = (
+        call.session.id,
+        call.id,
+        request.tool,
+        plan.tool.file.path if plan is not None else "",
+        plan.tool.file.digest if plan is not None else "",
+        request.agent,
+        request.agent_name,
+        request.session_id,
+        request.message_id,
+        call.session.directory,
+    )
+    return run, *map(text_of, texts), call.accepted_at
+
+
+def call_row(run: int, call: CallSummary, *, arguments: bool) -> Row:
+    """Return the row of a call that has ended, for `CALL_COLUMNS`.
+
+    Args:
+        run: That of the daemon.
+        call: The call.
+        arguments: Whether its arguments and its result are kept.
+    """
+    outcome = call.outcome if call.outcome is not None else Outcome(Kind.INTERNAL, *call.refusal)
+    facts = outcome.facts
+    more: dict[str, Any] = {
+        "story": [(_seconds(when), text_of(line)) for when, line in call.story[-LINES_MAX:]],
+        "ran": outcome.ran,
+        "stopped": outcome.stopped,
+        "side_effects_possible": outcome.side_effects_possible,
+        "notes": _lines(outcome.notes),
+        "state_lost": facts.state_lost,
+        **{name: _count(getattr(facts, name)) for name in _FIGURES},
+        **{name: _lines(getattr(facts, name)) for name in _SEQUENCES},
+        "output": _output(outcome.output) if outcome.output is not None else None,
+        "logs": [[output.origin.source, *_output(output)] for output in facts.logs[:LINES_MAX]],
+    }
+    texts = (
+        call.session_id,
+        call.call_id,
+        call.tool,
+        call.path,
+        call.digest,
+        call.agent,
+        call.agent_name,
+        call.agent_session_id,
+        call.message_id,
+        call.directory,
+    )
+    return (
+        run,
+        *map(text_of, texts),
+        call.accepted_at,
+        call.story[-1][0],
+        text_of(call.worker_id),
+        outcome.kind.value if call.outcome is not None else REFUSED,
+        text_of(outcome.cause),
+        text_of(outcome.message, MESSAGE_CHARACTERS_MAX),
+        *map(_seconds, (facts.queue_seconds, facts.run_seconds, facts.cpu_seconds)),
+        *map(_count, (facts.memory_peak_bytes, facts.output_bytes, facts.spilled_bytes)),
+        _seconds(facts.stop_seconds),
+        json.dumps(more, separators=(",", ":")),
+        text_of(shown_arguments(call.arguments, call.arguments_bytes), MESSAGE_CHARACTERS_MAX)
+        if arguments
+        else None,
+        _count(call.arguments_bytes),
+        text_of(shown_result(call.result, call.result_bytes), MESSAGE_CHARACTERS_MAX) if arguments else None,
+        _count(call.result_bytes),
+    )
+
+
+def _output(output: KeptOutput) -> list[Any]:
+    values = replace(output, reason=text_of(output.reason))
+    return [getattr(values, name) for name in _OUTPUT]
+
+
+def call_of(row: Row) -> RecordedCall:
+    """Return the call of a row of `CALL_COLUMNS`."""
+    known = dict(zip(CALL_COLUMNS, row, strict=True))
+    more = cast("dict[str, Any]", json.loads(known["more"]))
+    origin = OutputOrigin(known["session_id"], b"", known["call_id"], known["tool"], "result")
+    logs = tuple(
+        _output_of(values, replace(origin, source=source)) for source, *values in more.get("logs", ())
+    )
+    figures: dict[str, Any] = {name: known[name] for name in (*_IN_COLUMNS, "worker_id")}
+    figures |= {name: more.get(name, 0) for name in _FIGURES}
+    figures |= {name: tuple(more.get(name, ())) for name in _SEQUENCES}
+    facts = Facts(**figures, state_lost=more.get("state_lost", False), logs=logs)
+    refused, lost = known["outcome"] == REFUSED, known["outcome"] == LOST
+    outcome = Outcome(
+        Kind.INTERNAL if refused or lost else Kind(known["outcome"]),
+        known["cause"],
+        known["message"],
+        output=_output_of(more["output"], origin) if more.get("output") else None,
+        ran=more.get("ran", False),
+        stopped=more.get("stopped"),
+        side_effects_possible=more.get("side_effects_possible", False),
+        facts=facts,
+        notes=tuple(more.get("notes", ())),
+    )
+    call = CallSummary(
+        known["call_id"],
+        known["session_id"],
+        known["tool"],
+        known["path"],
+        known["digest"],
+        "ended",
+        known["worker_id"],
+        known["agent"],
+        known["agent_name"],
+        known["directory"],
+        known["agent_session_id"],
+        known["message_id"],
+        known["accepted"],
+        None if refused else outcome,
+        tuple((when, text) for when, text in more.get("story", ())),
+        (known["cause"], known["message"]) if refused else ("", ""),
+        b"",
+        known["arguments_bytes"],
+        b"",
+        known["result_bytes"],
+    )
+    return RecordedCall(call, known["arguments"] or "", known["result"] or "")
+
+
+def _output_of(values: Sequence[Any], origin: OutputOrigin) -> KeptOutput:
+    return KeptOutput(origin=origin, **dict(zip(_OUTPUT, values, strict=True)))
+
+
+def event_row(run: int, event: OperatorEvent) -> Row:
+    """Return the row of an event, but for its number."""
+    texts = (event.type, event.session_id, event.call_id, event.worker_id, event.tool)
+    details = {name: text_of(value, MESSAGE_CHARACTERS_MAX) for name, value in event.details.items()}
+    message = text_of(event.message, MESSAGE_CHARACTERS_MAX)
+    return run, _seconds(event.time), *map(text_of, texts), message, json.dumps(details)
+
+
+def event_of(row: Row) -> OperatorEvent:
+    """Return the event of a row."""
+    _, time, kind, session_id, call_id, worker_id, tool, message, details = row
+    found = cast("Mapping[str, str]", json.loads(details))
+    return OperatorEvent(kind, time, session_id, call_id, worker_id, tool, message, found)

@@ -1,0 +1,74 @@
+"""What is recorded, and that it is there for the next daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.daemon.records.kept import NOW, accepted, ended, put, recording
+
+from toolcelld.calls.outcomes.outcome import Kind
+from toolcelld.event_log import OperatorEvent
+from toolcelld.records.query import CallFilter, EventFilter
+
+pytestmark = pytest.mark.anyio
+ALL = CallFilter()
+
+
+async def test_a_call_is_in_the_records_of_the_next_daemon_as_it_ended(tmp_path: Path) -> None:
+    call = ended("c-1", Kind.CRASHED, "SIGSEGV", message="it crashed")
+    async with recording(tmp_path) as records:
+        put(records, accepted("c-1"), call)
+    async with recording(tmp_path) as records:
+        (found,) = await records.calls(ALL, 10)
+    assert found.call == call._replace(arguments=b"", result=b"")
+    assert (found.arguments, found.result) == ("", "")
+
+
+async def test_a_call_that_its_daemon_took_along_is_lost_and_said_so_once(tmp_path: Path) -> None:
+    async with recording(tmp_path, ends=False) as records:
+        put(records, accepted("c-1"), accepted("c-2"))
+        put(records, ended("c-2"))
+    for _ in range(2):
+        async with recording(tmp_path) as records:
+            found = {each.call.call_id: each.call for each in await records.calls(ALL, 10)}
+            events = [each.type for each in await records.events(EventFilter(), 10)]
+    assert sorted(found) == ["c-1", "c-2"]
+    assert (lost := found["c-1"].outcome) is not None
+    assert (lost.kind, lost.cause) == (Kind.INTERNAL, "daemon_killed")
+    assert "was killed" in lost.message
+    assert (kept := found["c-2"].outcome) is not None
+    assert kept.kind is Kind.OK
+    assert events[::-1] == [
+        "daemon.started",
+        "daemon.lost",
+        "daemon.started",
+        "daemon.stopped",
+        "daemon.started",
+    ]
+
+
+async def test_the_calls_of_another_daemon_that_is_alive_are_not_lost(tmp_path: Path) -> None:
+    async with recording(tmp_path) as one:
+        put(one, accepted("c-1"))
+        assert await one.calls(ALL, 10) == []
+        async with recording(tmp_path) as other:
+            assert await other.calls(ALL, 10) == []
+        put(one, ended("c-1"))
+        assert [each.call.call_id for each in await one.calls(ALL, 10)] == ["c-1"]
+
+
+async def test_events_and_decisions_are_kept_but_for_those_that_calls_have(tmp_path: Path) -> None:
+    async with recording(tmp_path) as records:
+        put(
+            records,
+            OperatorEvent("session.opened", NOW, session_id="s-1"),
+            OperatorEvent("call.ended", NOW, call_id="c-1"),
+            OperatorEvent("worker.dead", NOW, details={"cause": "SIGSEGV", "stderr": "…"}),
+            OperatorEvent("decision.disable", NOW, tool="echo", message="the site is down"),
+        )
+        (decision,) = await records.events(EventFilter("decision."), 10)
+        assert (decision.tool, decision.message) == ("echo", "the site is down")
+        death, opened, _ = (await records.events(EventFilter(), 10))[1:]
+        assert death.details == {"cause": "SIGSEGV", "stderr": "…"}
+        assert opened.session_id == "s-1"
