@@ -29,6 +29,7 @@ class CellSpec:
     environment: tuple[tuple[str, str], ...]
     limits: CellLimits
     policy: SandboxPolicy
+    imported_in: str = ""  # the directory in which the file is loaded; empty for that of the calls
     project: str = ""  # the directory whose imported files are watched
     owner: str = ""  # the session that it is for; empty for a shared one
     serial: bool = False  # one worker at most, and its calls in order
@@ -91,6 +92,7 @@ class CellSpec:
         return json.dumps(
             {
                 "directory": self.directory,
+                "imported_in": self.imported_in or self.directory,
                 "environment": {**dict(self.environment), **secrets},
                 "limits": asdict(self.limits),
                 "memory_held": memory_held,

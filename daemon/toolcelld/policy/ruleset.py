@@ -194,6 +194,7 @@ class Ruleset:
         spec = self._spec(file, directory, settings, policy, interpreter, trusted=trusted)
         spec = replace(
             spec,
+            imported_in=_import_directory(file, policy),
             project=project.directory,
             fresh=settings.isolation == "call",
             tests=self.config.tests,
@@ -267,19 +268,18 @@ class Ruleset:
             consent = replace(consent, standing=Standing.CHANGED if trusted else consent.standing, most=most)
         settings = self._resolved(file.stem, {"secrets": [*self.config.secrets]}, file, consent)
         file = file if trusted else _without_programs(file)
-        root = ""
-        # Scripts look upwards for what they import, also in a project that is not trusted; its calls may read it, too.
-        if file.source == PROJECT and (trusted or file.engine is not None):
-            root = self.root_of(file)
-            if not trusted and is_below(self.host_paths.home, root):
-                root = ""
-        interpreter = self._interpreter(file, root, trusted=trusted)
+        # What it reads and imports of its project, its calls may read, too, also in one that is not trusted.
+        root = self.root_of(file) if file.source == PROJECT else ""
+        if not trusted and is_below(self.host_paths.home, root):
+            root = ""
+        environment_root = root if trusted or file.engine is not None else ""
+        interpreter = self._interpreter(file, environment_root, trusted=trusted)
         policy = policy_of_describing(file, settings, self.host_paths)
-        directory = file.directory if file.directory in policy.readable or policy.enclosure == "none" else "/"
         if root and policy.enclosure != "none":
-            # A file may import the project's own packages; what it can write is still nothing.
-            policy = replace(policy, readable=(*policy.readable, root))
-        spec = self._spec(file, directory, settings, policy, interpreter, trusted=trusted)
+            policy = replace(policy, readable=(*policy.readable, root))  # what it can write is still nothing
+        spec = self._spec(
+            file, _import_directory(file, policy), settings, policy, interpreter, trusted=trusted
+        )
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
 
@@ -328,6 +328,13 @@ class Ruleset:
         )
         # An environment that is built of requirements takes its place when the cell starts.
         return spec.beside(interpreter) if not spec.requirements else spec
+
+
+def _import_directory(file: ToolFile, policy: SandboxPolicy) -> str:
+    """Return where a file is loaded, for a description and for calls: its project, or else its own directory."""
+    directory = project_directory(file) if file.source == PROJECT else file.directory
+    opened = any(is_below(directory, place) for place in (*policy.readable, *policy.writable))
+    return directory if opened or policy.enclosure == "none" else "/"
 
 
 def _untrusted(name: str, consent: Consent) -> Refusal:

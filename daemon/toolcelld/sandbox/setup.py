@@ -121,6 +121,8 @@ class CellSetup:
     policy: SandboxPolicy
     tmpdir: str
     """Its private temporary directory, created by the daemon; in `strict` it is /tmp. Empty for none."""
+    imported_in: str = ""
+    """The directory in which the file is loaded; empty for that of the calls."""
     project: str = ""
     """The directory whose files are reported when they are imported; empty for none."""
     python: PythonSetup | None = None
@@ -141,6 +143,7 @@ class CellSetup:
             memory_held=values["memory_held"],
             policy=SandboxPolicy.from_json(values["policy"]),
             tmpdir=values["scratch"],
+            imported_in=values.get("imported_in", ""),
             project=values.get("project", ""),
             python=PythonSetup.from_json(values["python"]) if values.get("python") else None,
         )

@@ -23,7 +23,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
@@ -111,6 +111,17 @@ def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(status)
+
+
+@contextlib.contextmanager
+def _working_in(directory: str, calls_directory: str) -> Iterator[None]:
+    """Have a file loaded in a directory; calls begin in their own unless the file has changed to another one itself."""
+    with contextlib.suppress(OSError):  # it is removed
+        os.chdir(directory)
+    yield
+    with contextlib.suppress(OSError):
+        if os.getcwd() == directory:
+            os.chdir(calls_directory)
 
 
 class _Worker:
@@ -217,7 +228,7 @@ class _Worker:
         )
         self.abortable.begin(LOADING, lambda _: None)
         try:
-            with self.abortable, traces:
+            with self.abortable, traces, _working_in(cell.imported_in, self._directory):
                 exported = load(source, describe=message.describe, project=(cell.project, prefix))
                 answer = description_of(exported, helpers_of(source)) if message.describe else NOT_DESCRIBED
         except Broken as broken:

@@ -289,15 +289,17 @@ def test_a_script_has_its_engine_in_an_untrusted_project_too_and_nothing_that_st
     assert not {"VIRTUAL_ENV"} & variables(found)
 
 
-def test_a_script_that_is_described_reads_its_project_and_never_the_home_directory() -> None:
+def test_a_file_that_is_described_reads_its_project_and_never_the_home_directory() -> None:
     ruleset = Ruleset(config(), HostPaths(ALL, HOME))
     found = ruleset.describing(script("project", f"{WORK}/.opencode/tools")).policy
     assert WORK in found.readable
     assert found.writable == ()
     at_home = ruleset.describing(script("project", f"{HOME}/.opencode/tools")).policy
     assert HOME not in at_home.readable
-    python = ruleset.describing(tool_file("project")).policy
-    assert WORK not in python.readable
+    python = ruleset.describing(tool_file("project"))
+    assert WORK in python.policy.readable
+    assert python.policy.writable == ()
+    assert python.directory == WORK
 
 
 def test_an_untrusted_project_names_neither_its_interpreter_nor_its_programs() -> None:

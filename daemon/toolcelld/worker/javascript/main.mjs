@@ -37,6 +37,8 @@ const exit = process.exit.bind(process);
 class Worker {
     #layers;
     #packages; // the directories of packages that were installed for the file
+    #directory = ""; // of calls
+    #importedIn = "";
     #project = "";
     #enclosure = "none";
     #tools = new Map();
@@ -85,7 +87,9 @@ class Worker {
         }
     }
 
-    #become({ directory, project, policy }) {
+    #become({ directory, imported_in: importedIn, project, policy }) {
+        this.#directory = directory;
+        this.#importedIn = importedIn || directory;
         this.#enclosure = policy?.enclosure ?? "none";
         this.#project = project ?? "";
         process.chdir(directory);
@@ -119,7 +123,10 @@ class Worker {
             leftovers.watch();
             const load = async () =>
                 toolsOf(await importFile(path, Buffer.from(content), this.#packages), content.toString(), stem, describe);
+            process.chdir(this.#importedIn);
             const found = await Promise.race([load(), this.#loading.promise]);
+            // Unless the file has changed to another one itself.
+            if (process.cwd() === this.#importedIn) process.chdir(this.#directory);
             this.#tools = found.tools;
             const inside = directory.endsWith("/") ? directory : `${directory}/`;
             const helpers = imported().filter((file) => file.startsWith(inside) && file !== path);
