@@ -99,7 +99,9 @@ class CellSpec:
                 "policy": self.policy.to_wire(),
                 "scratch": tmpdir,
                 "project": self.project,
-                "python": asdict(_python_setup(self.interpreter)) if self.interpreter is not None else None,
+                "python": asdict(_python_setup(self.interpreter, self.file))
+                if self.interpreter is not None
+                else None,
             }
         ).encode()
 
@@ -107,11 +109,12 @@ class CellSpec:
 _COMPARED: Final = tuple(field.name for field in fields(CellSpec) if field.compare)
 
 
-def _python_setup(interpreter: Interpreter) -> PythonSetup:
+def _python_setup(interpreter: Interpreter, file: ToolFile) -> PythonSetup:
     return PythonSetup(
         interpreter.executable,
         interpreter.prefix,
         interpreter.packages,
         interpreter.program,
         interpreter.engine,
+        file.directory,
     )

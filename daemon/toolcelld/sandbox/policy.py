@@ -104,6 +104,8 @@ class PythonSetup:
     """The program to execute; empty where the packages are added to the running interpreter."""
     engine: str = ""
     """ "bun" or "node" where the program is an engine of that kind, and no interpreter of Python."""
+    directory: str = ""
+    """Where the tool file is."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PythonSetup:
@@ -114,6 +116,7 @@ class PythonSetup:
             tuple(values["packages"]),
             values["program"],
             values.get("engine", ""),
+            values.get("directory", ""),
         )
 
 

@@ -7,6 +7,7 @@ An engine cannot load a filter itself, so that which refuses programs is loaded 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -29,9 +30,13 @@ OPTIONS: Final = {
     "bun": (
         "--no-install",
         "--no-env-file",
-    ),  # nothing is fetched, and no file of the project becomes variables
+        "--config=/dev/null",
+    ),  # nothing is fetched, and no file of the project becomes variables or settings
     "node": ("--no-warnings",),  # what it says of its own interfaces, which the user cannot change
 }
+PROJECT_OPTIONS: Final = "tsconfig.json"
+DECORATORS: Final = b'"experimentalDecorators"'
+"""The option of a project that Bun reads only where it starts; `paths` it reads beside each file."""
 STEERING: Final = ("NODE_OPTIONS", "NODE_PATH", "NODE_REPL_EXTERNAL_MODULE", "BUN_")
 """Variables, or how their names begin, that load code into an engine before the worker runs."""
 
@@ -50,7 +55,7 @@ def execute(engine: PythonSetup, plan: Plan) -> NoReturn:
     for number in (PROTOCOL, ABORT, REPORTS):
         os.set_inheritable(number, True)
         os.set_blocking(number, True)
-    os.chdir("/")  # where no file of the project configures the engine; the worker goes back
+    os.chdir(_start(engine))  # the worker goes back
     environment = {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
     if engine.engine == "bun":
         # The worker unsets it for what a tool starts.
@@ -62,3 +67,16 @@ def execute(engine: PythonSetup, plan: Plan) -> NoReturn:
     if programs or plan.asking is not None:  # the guard lets it through, and no other
         os.execve(engine.program, words, environment)
     sole_exec.execute(engine.program, words, environment)
+
+
+def _start(engine: PythonSetup) -> str:
+    """Return the directory to start an engine in: "/", where no file of the project configures it.
+
+    For Bun it is that of the nearest options of the project above the tool file, if they are about decorators.
+    """
+    place = engine.directory if engine.engine == "bun" else ""
+    while place not in ("", "/"):
+        with contextlib.suppress(OSError), open(os.path.join(place, PROJECT_OPTIONS), "rb") as file:
+            return place if DECORATORS in file.read() else "/"
+        place = os.path.dirname(place)
+    return "/"

@@ -3,6 +3,8 @@
 import fs from "node:fs";
 import os from "node:os";
 
+import { isA, membersOf, property } from "./thrown.mjs";
+
 const LIMITS = { EMFILE: "open_files", EFBIG: "file_size" };
 const UNREACHED = new Set([
     "EAFNOSUPPORT",
@@ -22,7 +24,8 @@ const WRAPPERS_MAX = 12; // errors that are looked at
 /** Returns the fields of a result's header for an error; `enclosure` is that of the cell. */
 export function fieldsOf(error, enclosure) {
     const found = {};
-    const limit = LIMITS[error?.code] ?? (error?.code === "ENOSPC" && wasFull(error, enclosure) ? "disk" : undefined);
+    const code = property(error, "code");
+    const limit = code === "ENOSPC" && wasFull(error, enclosure) ? "disk" : typeof code === "string" ? LIMITS[code] : undefined;
     if (limit !== undefined) found.limit = limit;
     if (isUnreached(error)) found.unreached = true;
     return found;
@@ -34,7 +37,7 @@ export function fieldsOf(error, enclosure) {
  */
 function wasFull(error, enclosure) {
     if (enclosure !== "strict") return false;
-    return isFull(os.tmpdir()) || (error.syscall !== "watch" && !isFull(process.cwd()));
+    return isFull(os.tmpdir()) || (property(error, "syscall") !== "watch" && !isFull(process.cwd()));
 }
 
 function isFull(place) {
@@ -50,8 +53,8 @@ function isUnreached(error) {
     const pending = [error];
     for (let looked = 0; pending.length && looked < WRAPPERS_MAX; looked += 1) {
         const one = pending.pop();
-        if (UNREACHED.has(one?.code)) return true;
-        if (one instanceof Error) pending.push(one.cause, ...(Array.isArray(one.errors) ? one.errors : []));
+        if (UNREACHED.has(property(one, "code"))) return true;
+        if (isA(one, Error)) pending.push(property(one, "cause"), ...membersOf(one));
     }
     return false;
 }

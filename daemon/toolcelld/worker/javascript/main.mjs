@@ -6,15 +6,16 @@
 
 import fs from "node:fs";
 
+import { brokenBy } from "./broken.mjs";
 import { Call, Denied, deferred } from "./call.mjs";
 import { receive, receiveAborts, send } from "./channel.mjs";
 import { fieldsOf } from "./failures.mjs";
 import * as leftovers from "./leftovers.mjs";
 import { importFile, imported } from "./modules.mjs";
-import { HERE } from "./place.mjs";
 import { ProcessState } from "./process_state.mjs";
 import { json, normalise, sendResult } from "./results.mjs";
 import { ToolError } from "./shims/toolcell.mjs";
+import { isA, textOf, traceOf } from "./thrown.mjs";
 import { described, toolsOf } from "./tools.mjs";
 
 const PROTOCOL_VERSION = 1;
@@ -22,13 +23,9 @@ const NODE_OLDEST = 24;
 const LOADING = 0; // the number that stands for loading where calls are aborted
 const PROTOCOL_ERROR = 70; // EX_SOFTWARE
 const SETTLE_MILLISECONDS = 1_500; // for a tool whose signal was aborted, within the usual grace of two seconds
-const CAUSE_CHARACTERS_MAX = 4_000;
-const MODULE_CHARACTERS_MAX = 200;
-const TRACE_CHARACTERS_MAX = 16_000;
 const IMPORTED_MAX = 500;
 const IMPORTED_BATCH_MAX = 50;
 const HELPERS_MAX = 1_000;
-const UNNAMED = ["Error", "ToolError", "ResolveMessage", "BuildMessage"]; // the name says no more than the message
 const NOTHING = Buffer.alloc(0);
 
 const ENGINE = process.versions.bun ? `bun ${process.versions.bun}` : `node ${process.versions.node}`;
@@ -76,9 +73,9 @@ class Worker {
             case "become":
                 return this.#become(JSON.parse(payload.toString()));
             case "load":
-                return void this.#load(header, payload);
+                return void this.#load(header, payload).catch(leave);
             case "call":
-                return void this.#run(header, payload);
+                return void this.#run(header, payload).catch(leave);
             case "answer":
             case "reply":
                 return this.#call?.answered(header, Buffer.from(payload));
@@ -104,8 +101,7 @@ class Worker {
         setTimeout(() => call.fail(new Error("aborted")), SETTLE_MILLISECONDS).unref();
     }
 
-    #onStray(thrown, isException) {
-        const error = readable(thrown);
+    #onStray(error, isException) {
         this.#spoiled += 1;
         if (this.#call === null) return void fs.writeSync(2, `${traceOf(error)}\n`);
         if (isException) this.#call.fail(error);
@@ -137,10 +133,9 @@ class Worker {
             this.#reportImports();
             const answer = describe ? described(found, names) : Buffer.from('{"tools":[],"problems":[]}');
             send({ type: "loaded", layers: this.#layers }, answer);
-        } catch (thrown) {
-            const error = readable(thrown);
+        } catch (error) {
             fs.writeSync(2, `${traceOf(error)}\n`);
-            send(brokenBy(error, path), NOTHING);
+            send(brokenBy(error, path, content.toString()), NOTHING);
         }
     }
 
@@ -201,21 +196,26 @@ class Worker {
                 result,
                 ran: true,
             };
-        } catch (thrown) {
-            const error = readable(thrown);
+        } catch (error) {
             const ran = running !== null;
             if (call.aborted) return failed("aborted", "", ran);
-            if (error instanceof SyntaxError && !ran)
+            if (!ran && isA(error, SyntaxError))
                 return failed("invalid_arguments", `the arguments are not JSON: ${error.message}`, false);
-            if (error instanceof Denied) return failed("denied", error.message, ran);
-            if (error instanceof ToolError) return toldBy(error, ran);
+            if (isA(error, Denied)) return failed("denied", textOf(error), ran);
+            if (isA(error, ToolError)) return toldBy(error, ran);
             call.log("error", traceOf(error));
             return {
-                ...failed("tool_error", messageOf(error), ran),
+                ...failed("tool_error", textOf(error), ran),
                 fields: fieldsOf(error, this.#enclosure),
             };
         }
     }
+}
+
+/** Ends the process for a bug of ours: what waits for an answer hears of it at once. */
+function leave(bug) {
+    fs.writeSync(2, `toolcell: ${traceOf(bug)}\n`);
+    exit(PROTOCOL_ERROR);
 }
 
 function failed(kind, text, ran) {
@@ -224,7 +224,7 @@ function failed(kind, text, ran) {
 
 /** The outcome of a call whose tool reports a failure. */
 function toldBy(error, ran) {
-    const outcome = failed("tool_error", messageOf(error), ran);
+    const outcome = failed("tool_error", textOf(error), ran);
     try {
         if (error.details !== undefined) outcome.result.details = json(error.details);
     } catch {
@@ -236,72 +236,6 @@ function toldBy(error, ran) {
 /** Waits until what was closed is gone: the engine's loop ends closed handles after what it does immediately. */
 async function turn() {
     for (let rest = 2; rest > 0; rest -= 1) await new Promise((resolve) => setImmediate(resolve));
-}
-
-/** Returns what was thrown, or an error that says so where it cannot be read without throwing again. */
-function readable(error) {
-    try {
-        const read = [error?.constructor?.name, error?.name, error?.message, error?.stack, error?.stderr, error?.errors];
-        void [...read, error].map((each) => (Array.isArray(each) ? each.length : String(each)));
-        return error;
-    } catch {
-        return new Error(`${classOf(error)}: (its message cannot be shown)`);
-    }
-}
-
-function classOf(value) {
-    try {
-        return String(value.constructor.name);
-    } catch {
-        return typeof value;
-    }
-}
-
-function messageOf(thrown) {
-    // Of several, as Promise.any() throws them, the first says why.
-    const error = thrown instanceof AggregateError && thrown.errors.length ? thrown.errors[0] : thrown;
-    if (!(error instanceof Error) && typeof error?.message !== "string")
-        return String(error).slice(0, CAUSE_CHARACTERS_MAX);
-    const name = error.name && !UNNAMED.includes(error.name) ? `${error.name}: ` : "";
-    const printed = error.stderr?.toString?.().trim(); // of a program that failed
-    let text = `${name}${error.message}${printed && !error.message.includes(printed) ? `\n${printed.slice(-1_000)}` : ""}`;
-    if (error instanceof ReferenceError && error.message === "Bun is not defined")
-        text += `\nThe file uses functions of Bun, and ${ENGINE} runs it; install bun.`;
-    return (text || "Error").slice(0, CAUSE_CHARACTERS_MAX);
-}
-
-/** The stack of an exception, without our own frames; one that has no others is a bug of ours, and stays whole. */
-function traceOf(error) {
-    const lines = String(error?.stack ?? error)
-        .slice(0, TRACE_CHARACTERS_MAX)
-        .split("\n");
-    const theirs = lines.filter((line) => !(/^\s+at /.test(line) && line.includes(HERE)));
-    const hasFrames = theirs.some((line) => /^\s+at /.test(line));
-    return (hasFrames ? theirs : lines).join("\n");
-}
-
-function brokenBy(error, path) {
-    const text = messageOf(error);
-    const missing = /Cannot find (?:package|module) ['"]([^'"]+)['"]/.exec(text)?.[1] ?? "";
-    const isSyntax =
-        error instanceof SyntaxError ||
-        error?.name === "BuildMessage" ||
-        error?.constructor?.name === "BuildMessage";
-    return {
-        type: "broken",
-        stage: isSyntax && !missing ? "syntax" : "import",
-        message: text,
-        line: lineOf(error, path),
-        module: /^[./]|^file:/.test(missing) ? "" : missing.slice(0, MODULE_CHARACTERS_MAX),
-    };
-}
-
-function lineOf(error, path) {
-    const line = error?.position?.line ?? error?.loc?.line;
-    if (Number.isInteger(line) && line > 0) return line;
-    const trace = traceOf(error);
-    const at = trace.indexOf(`${path}:`);
-    return at < 0 ? 0 : parseInt(trace.slice(at + path.length + 1)) || 0;
 }
 
 delete process.env.NODE_PATH; // ours, which Bun has read: see engine.py

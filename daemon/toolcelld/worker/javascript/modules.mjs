@@ -31,6 +31,15 @@ const MODULE_SYNTAX = /^\s*(import|export)\b/m;
 
 const own = createRequire(import.meta.url);
 const loaded = new Set(); // the paths of the files that were imported
+let last = null; // of them, which failed if compiling a module has
+
+/** By error: {file, specifier} of the import that has failed, or {file, line, column, message} of a mistake in a source. */
+export const attempts = new WeakMap();
+
+/** Returns the path of the file that was loaded last, or null. */
+export function lastLoaded() {
+    return last;
+}
 
 /** Imports a library that Toolcell has with it: "zod", "zod3" or "typebox". */
 export function vendored(name) {
@@ -51,6 +60,7 @@ export async function importFile(file, content, packages) {
         );
     const source = content.toString();
     const imports = hostImports(file, source, meant);
+    last = file;
     if (!process.versions.bun) await prepareNode(file, source, imports, packages);
     else if (await prepareBun(file, source, imports)) return compiled(file, source);
     return import(pathToFileURL(file).href);
@@ -75,8 +85,7 @@ async function prepareBun(file, content, imports) {
             for (const [name, names] of imports)
                 if (isMissing(name))
                     build.module(name, async () => ({ exports: await hostExports(names), loader: "object" }));
-            const loader = path.extname(file).slice(1).replace(/^[mc]/, "");
-            build.onLoad({ filter: exactly(file) }, () => ({ contents: content, loader }));
+            build.onLoad({ filter: exactly(file) }, () => ({ contents: content, loader: loaderOf(file) }));
         },
     });
     return formatOf(file, content) === "commonjs";
@@ -90,6 +99,11 @@ function compiled(file, content) {
     return exported !== null && typeof exported === "object"
         ? { ...exported, default: exported }
         : { default: exported };
+}
+
+/** Returns what Bun calls the language of a file. */
+export function loaderOf(file) {
+    return path.extname(file).slice(1).replace(/^[mc]/, "");
 }
 
 function exactly(file) {
@@ -118,7 +132,11 @@ async function prepareNode(file, content, imports, packages) {
                 const found = unfinished(specifier, context.parentURL) ?? libraryOf(specifier);
                 if (found === null && isHost(specifier))
                     return { url: HOST + specifier, format: "module", shortCircuit: true };
-                if (found === null) throw error;
+                if (found === null) {
+                    if (context.parentURL?.startsWith("file:"))
+                        attempts.set(error, { specifier, file: fileURLToPath(context.parentURL) });
+                    throw error;
+                }
                 return { url: pathToFileURL(found).href, shortCircuit: true };
             }
         },
@@ -128,6 +146,7 @@ async function prepareNode(file, content, imports, packages) {
             if (!url.startsWith("file:")) return next(url, context);
             const place = fileURLToPath(url);
             loaded.add(place);
+            if (!place.startsWith(HERE)) last = place;
             if (TEXT.test(place) || context.importAttributes?.type === "text")
                 return {
                     format: "module",
@@ -150,7 +169,7 @@ function unfinished(specifier, parent) {
 }
 
 /** Returns the file that a path, or a name of the project's, means in a file; null for a package. */
-function meant(specifier, from) {
+export function meant(specifier, from) {
     const isPath = /^(\.{1,2})?\//.test(specifier);
     for (const file of isPath ? [path.resolve(path.dirname(from), specifier)] : aliased(specifier, from)) {
         const whole = isFile(file) ? file : completed(file);
@@ -175,17 +194,28 @@ function isFile(file) {
 }
 
 function translated(source, file) {
-    if (!TYPESCRIPT.test(file)) return source;
+    return TYPESCRIPT.test(file) ? transformed(source, file).code : source;
+}
+
+/** Returns {code, sourceMap} of a source in JavaScript, with more transforms and options of sucrase. */
+export function transformed(source, file, more = [], options = {}) {
     // Node's own translation keeps the import of a name that is a type only, which then fails.
     const { transform } = own(path.join(HERE, "vendor/sucrase.cjs"));
-    const transforms = file.endsWith("x") ? ["typescript", "jsx"] : ["typescript"];
-    return transform(source, {
-        transforms,
-        disableESTransforms: true,
-        filePath: file,
-        jsxRuntime: "automatic",
-        production: true,
-    }).code;
+    const transforms = [...(TYPESCRIPT.test(file) ? ["typescript"] : []), ...(file.endsWith("x") ? ["jsx"] : []), ...more];
+    try {
+        return transform(source, {
+            transforms,
+            disableESTransforms: true,
+            filePath: file,
+            jsxRuntime: "automatic",
+            production: true,
+            ...options,
+        });
+    } catch (error) {
+        const message = error.message.replace(/^Error transforming .*?: /, "").replace(/ \(\d+:\d+\)$/, "");
+        if (error.loc) attempts.set(error, { file, ...error.loc, length: 1, message });
+        throw error;
+    }
 }
 
 /** Returns a module that has the names of CommonJS which it uses and does not declare, in its first line. */

@@ -3,10 +3,10 @@
 // A package of a host has far more names than a tool can use without its terminal, so each name that a file imports is
 // there: what tools use works, and any other throws where it is called, not where it is imported.
 
-import fs from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
+import { importsBelow } from "./imports.mjs";
 import { HERE } from "./place.mjs";
 
 const PLUGIN = "shims/plugin.mjs";
@@ -26,10 +26,6 @@ export const LIBRARIES = new Map([
 const HOST =
     /^@(?:(?:oh-my-pi|mariozechner|earendil-works|bastani)\/pi-(?:coding-agent|agent-core|ai|tui|utils)|bastani\/atomic)(?:\/|$)/;
 const HOST_FILE = path.join(HERE, "shims/pi.mjs");
-const IMPORT =
-    /\b(?:import|export|require)\b(?!\s+type\b)(?:\s*\(|[^"'`;{(]{0,2000}(?:\{([^}]*)\})?\s*from\b)?\s*["']([^"']+)["']/g;
-const SOURCE = /\.[mc]?[jt]sx?$/;
-const FILES_MAX = 500;
 
 /** Returns the file that stands for a library, or null. */
 export function libraryOf(specifier) {
@@ -53,21 +49,10 @@ export function isHost(specifier) {
  */
 export function hostImports(file, content, find) {
     const found = new Map();
-    const seen = new Set([file]);
-    const files = [[file, content]];
-    while (files.length) {
-        const [from, source] = files.pop();
-        for (const [, names, specifier] of source.matchAll(IMPORT)) {
-            if (HOST.test(specifier)) {
-                if (!found.has(specifier)) found.set(specifier, new Set());
-                for (const name of importedNames(names)) found.get(specifier).add(name);
-                continue;
-            }
-            const next = find(specifier, from);
-            if (next === null || seen.has(next) || !SOURCE.test(next) || seen.size === FILES_MAX) continue;
-            seen.add(next);
-            files.push([next, fs.readFileSync(next, "utf8")]);
-        }
+    for (const [{ specifier, names }] of importsBelow(file, content, (name, from) => (isHost(name) ? null : find(name, from)))) {
+        if (!isHost(specifier)) continue;
+        if (!found.has(specifier)) found.set(specifier, new Set());
+        for (const name of importedNames(names)) found.get(specifier).add(name);
     }
     return found;
 }
