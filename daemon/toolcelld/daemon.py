@@ -41,7 +41,8 @@ from toolcelld.files.looks import look
 from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
 from toolcelld.output.spill import SpillStore
-from toolcelld.policy import trust
+from toolcelld.policy import disabled, trust
+from toolcelld.policy.disabled import DisabledTool, texts
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset
@@ -153,6 +154,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             store,
             is_trusted=lambda: self.services.ruleset.is_trusted,
             define=Definitions(pool, lambda: self.services.ruleset).changed,
+            taken_out=lambda: texts(self.services.ruleset.disabled),
         )
         self.services = Services(
             tasks=tasks,
@@ -211,6 +213,18 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         self._rule(trusts=self.services.ruleset.trusts.without(directory))
         self.sessions.reconsider()
         return await trust.forget(self.services.store, directory)
+
+    async def disable(self, tool: DisabledTool) -> bool:
+        """Refuse the calls of a tool from now on. Return whether the decision was stored."""
+        self._rule(disabled={**self.services.ruleset.disabled, tool.name: tool})
+        self.sessions.reconsider()
+        return await disabled.keep(self.services.store, tool)
+
+    async def enable(self, name: str) -> bool:
+        """Allow the calls of a tool that was disabled. Return whether the decision was stored."""
+        left = {other: tool for other, tool in self.services.ruleset.disabled.items() if other != name}
+        self._rule(disabled=left)
+        return await disabled.forget(self.services.store, name)
 
     @property
     def cells_ready(self) -> int:
@@ -317,7 +331,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self.services.store
         )  # another daemon of this user may have been told of more
         hooks = await self._load_hooks(self.config)
-        self._rule(config=self.config, trusts=trusts, hooks=hooks)
+        taken_out = await disabled.recall(self.services.store)
+        self._rule(config=self.config, trusts=trusts, hooks=hooks, disabled=taken_out)
         self.sessions.reconsider()
         self.sessions.retention.limits = self.config.daemon
         self.records.section = self.config.records
@@ -367,6 +382,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         async with self._zygotes(), services.catalogs:
             host = await probe_host(self._preforks.for_cell, self._temporary_directories.place)
             self._rule(host_paths=self._host_paths(host), trusts=await trust.recall(services.store))
+            self._rule(disabled=await disabled.recall(services.store))
             self._rule(hooks=await self._load_hooks(self.config))
             yield
             await services.pool.aclose()

@@ -80,6 +80,13 @@ _MIGRATIONS = (
         PRIMARY KEY (kind, name, source)
     ) STRICT;
     """,
+    """
+    CREATE TABLE disabled (
+        tool TEXT PRIMARY KEY,
+        reason TEXT NOT NULL,           -- of the person, for display
+        since REAL NOT NULL
+    ) STRICT;
+    """,
 )
 
 # Writes that may be queued for the thread, of about a kilobyte each; more only if the disk does not respond.
@@ -135,8 +142,8 @@ class Store:
         """What is lost or cannot be kept, and what to do; empty where all is well. Looks at no disk."""
         found = [
             Notice(
-                f"The database was damaged and is set aside as {path}; decisions of trust that were in it are not known.",
-                f"Give them again, toolcell trust DIR, and remove that file and {path}-*",
+                f"The database was damaged and is set aside as {path}; decisions of trust and of disabled tools that were in it are not known.",
+                f"Give them again, toolcell trust DIR or toolcell disable TOOL, and remove that file and {path}-*",
             )
             for path in self._aside
         ]

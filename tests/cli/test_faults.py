@@ -271,6 +271,8 @@ def test_a_word_that_is_no_text_is_a_sentence(project: Project, started: Running
         ("explain", "greet", word),
         ("output", word),
         ("abort", word),
+        ("disable", word),
+        ("enable", word),
         ("release", word),
         ("restart", word),
         ("trust", "--revoke", word),

@@ -616,6 +616,26 @@ def _services() -> reflection_pb2.ServerReflectionRequest:
     return reflection_pb2.ServerReflectionRequest(list_services="")
 
 
+async def test_an_operators_bad_request_is_refused_and_names_its_field(daemon: RunningDaemon) -> None:
+    daemon.tool("add", TOOLS)
+    unknown = (NOT_FOUND, "UNKNOWN_TOOL")
+    project = str(daemon.project)
+
+    async with dialled(daemon) as wire, good_neighbour(wire, daemon) as the_neighbour_is_served:
+        operator = wire.operator
+        table: list[tuple[Any, Message, tuple[int, str], str]] = [
+            (operator.DisableTool, op.DisableToolRequest(), unknown, "tool"),
+            (operator.DisableTool, op.DisableToolRequest(tool="t" * MIB), unknown, "tool"),
+            (operator.DisableTool, op.DisableToolRequest(tool="no", directory=project), unknown, "tool"),
+            (operator.DisableTool, op.DisableToolRequest(tool="no", directory="/a\0b"), BAD, "directory"),
+            (operator.EnableTool, op.EnableToolRequest(), unknown, "tool"),
+            (operator.EnableTool, op.EnableToolRequest(tool="\0" * MIB), unknown, "tool"),
+        ]
+        for rpc, request, expected, field in table:
+            assert seen(await refused(rpc, request, wire.person)) == (expected, field), str(request)[:80]
+            await the_neighbour_is_served()
+
+
 async def test_health_and_reflection_answer_who_shows_a_token(daemon: RunningDaemon) -> None:
     async with dialled(daemon) as wire:
         for service in ("", "toolcell.v1.ToolCell", "toolcell.v1.Operator"):

@@ -56,7 +56,7 @@ async def test_lost_decisions_of_trust_are_told_where_they_are_missed(
     daemon.start()
     aside = path.with_name("toolcell.sqlite.damaged")
     assert aside.read_bytes() == damaged
-    said = f"The database was damaged and is set aside as {aside}; decisions of trust that were in it are not known."
+    said = f"The database was damaged and is set aside as {aside}; decisions of trust and of disabled tools that were in it are not known."
     async with daemon.operate() as operator:
         listed = await operator.ask(operator.operator.ListTrust, op.ListTrustRequest())
         shown = await operator.ask(

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from toolcell._file_kinds import kind_of, tool_stem
 from toolcell._printable import printable
@@ -81,6 +82,7 @@ class Catalog:
     problems: tuple[Problem, ...] = ()
     disabled: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # switched off, not offered
     denied: Mapping[str, str] = field(default_factory=dict[str, str])  # of those: the permission rule
+    taken_out: Mapping[str, str] = field(default_factory=dict[str, str])  # and: what an operator said of it
     awaited: frozenset[str] = frozenset()  # paths of the files that are still being described
     coming: frozenset[str] = frozenset()  # the names that those have which had no tools before
     files: Mapping[str, tuple[ToolInfo, ...]] = field(
@@ -136,6 +138,7 @@ def assemble(
     is_enabled: Callable[[str], bool] = lambda _: True,
     overrides_builtin: Callable[[str], bool] = lambda _: False,
     denied_by: Callable[[ToolInfo], str] = lambda _: "",
+    taken_out: Mapping[str, str] = MappingProxyType({}),
 ) -> Catalog:
     """Build the catalog of a scan.
 
@@ -149,6 +152,7 @@ def assemble(
         is_enabled: Whether the tool of a name is switched on; one that is not is kept apart and not offered.
         overrides_builtin: Whether a trusted tool of a name may replace a built-in one, Toolcell's or its agent's.
         denied_by: The permission rule that denies a tool, or an empty text. Such a tool is kept apart, too.
+        taken_out: The tools that an operator has disabled, by name, with the text that says so. They are kept apart, too.
     """
     good: dict[str, tuple[ToolInfo, ...]] = {}
     winners: dict[str, ToolInfo] = {}
@@ -182,7 +186,7 @@ def assemble(
     problems += _entered(untrusted, winners, scan.directory, is_trusted)
     problems += _without_tools(scan, descriptions)
     denied = {name: rule for name, tool in winners.items() if (rule := denied_by(tool))}
-    off = {name for name in winners if name in denied or not is_enabled(name)}
+    off = {name for name in winners if name in denied or name in taken_out or not is_enabled(name)}
     catalog = Catalog(scan.directory)
     return replace(
         catalog,
@@ -190,6 +194,7 @@ def assemble(
         tools={name: tool for name, tool in sorted(winners.items()) if name not in off},
         disabled={name: tool for name, tool in sorted(winners.items()) if name in off},
         denied=denied,
+        taken_out={name: text for name, text in taken_out.items() if name in off},
         problems=tuple(problems),
         awaited=frozenset(awaited),
         coming=frozenset(tool_stem(path) for path in awaited if path not in good),

@@ -87,6 +87,7 @@ class WatchedDirectory:
         next_generation: Callable[[], int],
         forget: Callable[[], object],
         define: Callable[[Catalog], Awaitable[Catalog]] | None = None,
+        taken_out: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.catalog = Catalog(directory)
         self.scanned: tuple[ToolFile, ...] = ()
@@ -98,6 +99,7 @@ class WatchedDirectory:
         self._descriptions = descriptions
         self._next_generation = next_generation
         self._forget = forget
+        self._taken_out = taken_out
         self._define = define  # changes the definitions of a new catalog
         self._closed = False
         self._pins: set[Pin] = set()
@@ -231,7 +233,13 @@ class WatchedDirectory:
 
     async def _assemble(self, seen: Scan) -> None:
         catalog = await asyncio.to_thread(
-            _assembled, seen, dict(self._known), self.catalog, self._is_trusted(), self._config()
+            _assembled,
+            seen,
+            dict(self._known),
+            self.catalog,
+            self._is_trusted(),
+            self._config(),
+            self._taken_out(),
         )
         if self._define is not None:
             catalog = await self._define(catalog)
@@ -282,6 +290,7 @@ def _assembled(
     previous: Catalog,
     is_trusted: Callable[[ToolInfo], bool],
     config: Config,
+    taken_out: Mapping[str, str],
 ) -> Catalog:
     """Return the catalog of a scan."""
     return assemble(
@@ -292,4 +301,5 @@ def _assembled(
         config.is_enabled,
         config.overrides_builtin,
         functools.partial(denied_by, config),
+        taken_out,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -37,6 +37,7 @@ class CatalogRegistry:
 
     `describe` returns a broken description for any fault of the file; an exception from it is a bug of the daemon.
     `is_trusted` returns the decision of now about the tools: one that is not trusted hides no other.
+    `taken_out` returns the tools that an operator has disabled by now, as `assemble` takes them.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class CatalogRegistry:
         *,
         is_trusted: Callable[[], Callable[[ToolInfo], bool]] = lambda: lambda _: True,
         define: Callable[[Catalog], Awaitable[Catalog]] | None = None,
+        taken_out: Callable[[], Mapping[str, str]] = dict,
         describing_max: int = DESCRIBING_MAX,
     ) -> None:
         self._config = config
         self._is_trusted = is_trusted
         self._define = define
+        self._taken_out = taken_out
         self._group = asyncio.TaskGroup()
         self._descriptions = DescriptionCache(self._group, describe, cache, describing_max)
         # Directories by resolved path; changed on the loop only, by `_watched` and by a directory that closes.
@@ -180,6 +183,7 @@ class CatalogRegistry:
                 lambda: next(self._generations),
                 lambda: self._directories.pop(directory, None),
                 self._define,
+                self._taken_out,
             )
         return watched
 

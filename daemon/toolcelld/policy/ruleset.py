@@ -41,6 +41,7 @@ from toolcelld.files.paths import is_below
 from toolcelld.flavours import FLAVOURS, MARKERS, project_places
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.consent import COMPLETE, Consent, consent_to, grant_command
+from toolcelld.policy.disabled import Disabled, DisabledTool
 from toolcelld.policy.interpreters import environment_of, interpreter_of, missing_module, requirements_of
 from toolcelld.policy.profiles import HostPaths, policy_of, policy_of_describing
 from toolcelld.policy.project import Project, find_project
@@ -88,6 +89,7 @@ class Ruleset:
     host_paths: HostPaths
     trusts: Trusts = field(default_factory=Trusts)
     hooks: tuple[Hook, ...] = ()  # in the order of the configuration
+    disabled: Disabled = field(default_factory=dict[str, DisabledTool])  # by operators
 
     def consent(self, tool: ToolInfo) -> Consent:
         """Decide how a tool stands with the trust in its project."""
@@ -174,6 +176,8 @@ class Ruleset:
         if not self._needs_no_trust(file) and (fault := self._fault(file, project)):
             consent = Consent(Standing.UNTRUSTED, most_of(NOTHING), fault, grant_command(file))
         settings = self._resolved(name, tool.declared, file, consent)
+        if (taken_out := self.disabled.get(name)) is not None:
+            raise Refusal(RefusalReason.DISABLED, str(taken_out))
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, switched_off(name))
         trusted = consent.standing is not Standing.UNTRUSTED

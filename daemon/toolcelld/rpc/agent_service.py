@@ -29,6 +29,7 @@ from toolcelld.catalog.registry import DirectoryError, Pin
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import KeptOutput, SpillStore, UnknownOutput
+from toolcelld.policy.disabled import REASON_LETTERS_MAX
 from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.messages.arguments import ArgumentReassembler, complete
 from toolcelld.rpc.messages.decoding import (
@@ -58,8 +59,6 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS_MAX: Final = 25.0
 """What ListTools waits for files that hang while they are loaded (10 s each, some side by side); clients give it 30 s."""
-REASON_LETTERS_MAX: Final = 200
-"""Of the reason of an abort."""
 FIRST_MESSAGE_SECONDS: Final = 10.0
 """For the Open of a stream; who opens a stream has it ready."""
 
@@ -67,10 +66,10 @@ Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 AttachContext: TypeAlias = Any  # the stubs do not know what a stream's `read` and `write` take
 
 
-def stop_by_operator(reason: str) -> Stop:
-    """Return what an operator's abort does to a call; `reason` may be empty."""
+def stop_by_operator(reason: str, deed: str = "") -> Stop:
+    """Return what an operator's abort does to a call; `reason` may be empty, and `deed` says what else was done."""
     said = reason[:REASON_LETTERS_MAX]
-    return Stop(Kind.ABORTED, "operator", f"by an operator{said and ': '}{said}")
+    return Stop(Kind.ABORTED, "operator", f"by an operator{deed and ', '}{deed}{said and ': '}{said}")
 
 
 async def abort(context: Context, refusal: Refusal) -> NoReturn:

@@ -115,6 +115,7 @@ def diagnose(
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
         _kept(kept),
         *_database(store),
+        *_disabled(ruleset),
     ]
     return Diagnosis(access.sandbox, enclosure, tuple(findings))
 
@@ -291,6 +292,12 @@ def _database(store: Store) -> Iterator[Finding]:
         yield Finding("host", "database", "missing", notice.text, notice.remedy)
     if not store.notices:
         yield Finding("host", "database", "in use", store.path)
+
+
+def _disabled(ruleset: Ruleset) -> Iterator[Finding]:
+    for name, tool in sorted(ruleset.disabled.items()):
+        first, remedy = str(tool).split("\n")
+        yield Finding("host", f"tool {name}", "missing", first, remedy.strip())
 
 
 def _sysctl(name: str) -> str:

@@ -6,36 +6,28 @@ import asyncio
 import dataclasses
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final, TypeAlias
-
-import grpc.aio
+from collections.abc import AsyncIterator
+from typing import Final
 
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
-from toolcell_proto.v1 import operator_pb2_grpc as rpc
 from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.calls.outcomes.shown_values import shown_arguments, shown_result
-from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import project_above
-from toolcelld.catalog.registry import DirectoryError
 from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
-from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.event_log import LogLine, OperatorEvent, log_place
+from toolcelld.event_log import LogLine, log_place
 from toolcelld.files.looks import look
-from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
-from toolcelld.pool.quarantine import Quarantined
-from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals, stop_by_operator
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose, look_at_engine, look_at_inspector, look_at_programs
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
 from toolcelld.rpc.preparation import prepare, remove_unused
+from toolcelld.rpc.steering import Context, Steering, encode_disabled, encode_quarantined
 from toolcelld.rpc.trust_request import TrustRequest, check_owners, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
 
@@ -50,16 +42,9 @@ LINES_MAX: Final = 10_000
 LINES_PER_MESSAGE: Final = 50
 SUBJECT_LETTERS_MAX: Final = 4096
 
-Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
-
-class Operator(rpc.OperatorServicer):
+class Operator(Steering):
     """The service for operators."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-        self._services = daemon.services
-        self._sessions = daemon.sessions
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.GetStatusResponse:
         daemon = self._daemon
@@ -85,6 +70,7 @@ class Operator(rpc.OperatorServicer):
             quarantined=len(self._services.pool.quarantine.all),
             state_directory=daemon.options.state_directory,
             log=log_place(daemon.environment),
+            disabled=[encode_disabled(tool) for _, tool in sorted(self._services.ruleset.disabled.items())],
         )
 
     async def ListSessions(
@@ -128,14 +114,8 @@ class Operator(rpc.OperatorServicer):
                 )
                 for worker in self._services.pool.workers
             ],
-            quarantined=map(_quarantined, self._services.pool.quarantine.all),
+            quarantined=map(encode_quarantined, self._services.pool.quarantine.all),
         )
-
-    def _calls(self) -> Iterator[CallSummary]:
-        for session in self._sessions.all:
-            for call in list(session.calls.values()):
-                yield call.summary()
-        yield from self._sessions.recent
 
     async def ListCalls(self, request: pb.ListCallsRequest, context: Context) -> pb.ListCallsResponse:
         most = min(request.limit or CALLS_DEFAULT, CALLS_MAX)
@@ -243,62 +223,6 @@ class Operator(rpc.OperatorServicer):
                 tools=tools,
                 problems=[encode_problem(problem) for problem in problems],
             )
-        raise AssertionError
-
-    async def AbortCalls(self, request: pb.AbortCallsRequest, context: Context) -> pb.AbortCallsResponse:
-        async with refusals(context):
-            if request.all == bool(request.tool or request.session_id):
-                raise Refusal(
-                    RefusalReason.BAD_REQUEST,
-                    "say which calls: those of a tool or a session, or all, which goes with neither.",
-                    field="all",
-                )
-            sessions = [each for each in self._sessions.all if each.id.startswith(request.session_id)]
-            if request.session_id and len(sessions) != 1:
-                begins = f"{len(sessions)} sessions begin with {request.session_id[:128]!r}"
-                raise Refusal(RefusalReason.UNKNOWN_SESSION, f"{begins}.", field="session_id")
-            stop = stop_by_operator(request.reason)
-            return pb.AbortCallsResponse(
-                call_ids=[
-                    call.id
-                    for session in sessions
-                    for call in list(session.calls.values())
-                    if request.tool in ("", call.request.tool) and session.abort(call.id, stop)
-                ]
-            )
-        raise AssertionError
-
-    async def RestartWorkers(
-        self, request: pb.RestartWorkersRequest, context: Context
-    ) -> pb.RestartWorkersResponse:
-        paths = self._paths_of(request.tool)
-        retired = retiring = 0
-        for worker in self._services.pool.workers:
-            if worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
-                continue
-            if request.tool and worker.spec.file.path not in paths:
-                continue
-            if self._services.pool.retire(worker):
-                retired += 1
-            else:
-                retiring += 1
-        return pb.RestartWorkersResponse(retired=retired, retiring=retiring)
-
-    async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
-        async with refusals(context):
-            released = self._services.pool.quarantine.release({request.tool, *self._paths_of(request.tool)})
-            if not released:
-                held = ", ".join(found.stem for found in self._services.pool.quarantine.all[:8]) or "nothing"
-                raise Refusal(
-                    RefusalReason.UNKNOWN_TOOL,
-                    f"{request.tool[:128]!r} is not in quarantine; {held} is.",
-                    field="tool",
-                )
-            for found in released:
-                self._services.happenings.publish(
-                    OperatorEvent("tool.released", tool=found.stem, message=found.path)
-                )
-            return pb.ReleaseResponse(released=map(_quarantined, released))
         raise AssertionError
 
     # Trust, and what the host can give
@@ -415,17 +339,6 @@ class Operator(rpc.OperatorServicer):
         files = tuple(file for file in pin.scanned if is_of(project, file))
         return TrustRequest(pin.catalog, files, self._services.ruleset)
 
-    async def _look(self, directory: str) -> Catalog:
-        pin = await self._pin(directory)
-        pin.close()
-        return pin.catalog
-
-    async def _pin(self, directory: str) -> Pin:
-        try:
-            return await self._services.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
-        except DirectoryError as error:
-            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
-
     async def Prepare(
         self, request: pb.PrepareRequest, context: Context
     ) -> AsyncIterator[pb.PrepareResponse]:
@@ -460,22 +373,6 @@ class Operator(rpc.OperatorServicer):
             enclosure=found.enclosure or "",
             findings=[pb.Finding(**dataclasses.asdict(finding)) for finding in found.findings],
         )
-
-    def _paths_of(self, tool: str) -> set[str]:
-        return {
-            found.path for session in self._sessions.all if (found := session.catalog.find(tool)) is not None
-        } | {call.path for call in self._calls() if call.tool == tool}
-
-
-def _quarantined(held: Quarantined) -> pb.Quarantined:
-    return pb.Quarantined(
-        path=held.path,
-        since=timestamp(held.since),
-        deaths=[
-            pb.WorkerDeath(time=timestamp(death.time), cause=death.cause, stderr=death.stderr)
-            for death in held.deaths
-        ],
-    )
 
 
 def _line(line: LogLine) -> pb.LogLine:

@@ -169,7 +169,7 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
     if (rule := catalog.denied.get(name)) is not None:
         raise Refusal(RefusalReason.NOT_ALLOWED, denied(name, rule), field=field)
     if name in catalog.disabled:
-        raise Refusal(RefusalReason.DISABLED, switched_off(name))
+        raise Refusal(RefusalReason.DISABLED, catalog.taken_out.get(name) or switched_off(name))
     if (problem := catalog.problem_of(name)) is not None:
         where = f"{problem.path} line {problem.line}" if problem.line else problem.path
         raise Refusal(
@@ -201,7 +201,9 @@ def disabled_tools(catalog: Catalog) -> list[Problem]:
             tool.path,
             tool.name,
             "disabled",
-            denied(tool.name, rule) if (rule := catalog.denied.get(tool.name)) else switched_off(tool.name),
+            denied(tool.name, rule)
+            if (rule := catalog.denied.get(tool.name))
+            else catalog.taken_out.get(tool.name) or switched_off(tool.name),
         )
         for tool in catalog.disabled.values()
     ]

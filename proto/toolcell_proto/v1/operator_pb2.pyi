@@ -65,6 +65,7 @@ class GetStatusResponse(_message.Message):
     QUARANTINED_FIELD_NUMBER: _builtins.int
     STATE_DIRECTORY_FIELD_NUMBER: _builtins.int
     LOG_FIELD_NUMBER: _builtins.int
+    DISABLED_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"starting", "serving", "draining" or "stopped"."""
     version: _builtins.str
@@ -109,6 +110,10 @@ class GetStatusResponse(_message.Message):
     def config_files(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The configuration files in use."""
 
+    @_builtins.property
+    def disabled(self) -> _containers.RepeatedCompositeFieldContainer[Global___DisabledTool]:
+        """The tools that an operator has disabled, sorted by name."""
+
     def __init__(
         self,
         *,
@@ -132,14 +137,47 @@ class GetStatusResponse(_message.Message):
         quarantined: _builtins.int = ...,
         state_directory: _builtins.str = ...,
         log: _builtins.str = ...,
+        disabled: _abc.Iterable[Global___DisabledTool] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "kill_method", b"kill_method", "log", b"log", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "disabled", b"disabled", "kill_method", b"kill_method", "log", b"log", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class DisabledTool(_message.Message):
+    """A tool that an operator has disabled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """Its name."""
+    reason: _builtins.str
+    """Why, in one line for display; may be empty."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """When it was disabled."""
+
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "since", b"since", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisabledTool: _TypeAlias = DisabledTool  # noqa: Y015
 
 @_typing.final
 class ListSessionsRequest(_message.Message):
@@ -624,7 +662,8 @@ class WatchEventsResponse(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     type: _builtins.str
     """The type: "session.opened", "session.detached", "session.closed", "call.accepted", "call.started", "call.ended",
-    "worker.started", "worker.dead", "tool.quarantined", "tool.released", "catalog.changed", "config.reloaded", "gap".
+    "worker.started", "worker.dead", "tool.quarantined", "tool.released", "decision.disable", "decision.enable",
+    "catalog.changed", "config.reloaded", "gap".
     """
     session_id: _builtins.str
     """The session, if the event concerns one."""
@@ -926,6 +965,118 @@ class RestartWorkersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RestartWorkersResponse: _TypeAlias = RestartWorkersResponse  # noqa: Y015
+
+@_typing.final
+class DisableToolRequest(_message.Message):
+    """Requests that a tool is disabled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """Its name, which must be that of a tool of `directory`, of a session, or of a call that is remembered."""
+    reason: _builtins.str
+    """Why: it is part of each outcome and refusal. At most 200 characters are kept. A tool that is disabled already gets
+    the new reason, and is disabled since then.
+    """
+    directory: _builtins.str
+    """A directory that sees the tool, absolute; empty: only those of the sessions are looked at."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        directory: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "reason", b"reason", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisableToolRequest: _TypeAlias = DisableToolRequest  # noqa: Y015
+
+@_typing.final
+class DisableToolResponse(_message.Message):
+    """The tool is disabled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DISABLED_FIELD_NUMBER: _builtins.int
+    CALL_IDS_FIELD_NUMBER: _builtins.int
+    ENDS_WITH_DAEMON_FIELD_NUMBER: _builtins.int
+    ends_with_daemon: _builtins.bool
+    """Whether it ends with this daemon, because its database cannot be written; the daemon's log says why."""
+    @_builtins.property
+    def disabled(self) -> Global___DisabledTool:
+        """The record of it."""
+
+    @_builtins.property
+    def call_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The calls that are being aborted."""
+
+    def __init__(
+        self,
+        *,
+        disabled: Global___DisabledTool | None = ...,
+        call_ids: _abc.Iterable[_builtins.str] | None = ...,
+        ends_with_daemon: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled", b"disabled"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_ids", b"call_ids", "disabled", b"disabled", "ends_with_daemon", b"ends_with_daemon"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisableToolResponse: _TypeAlias = DisableToolResponse  # noqa: Y015
+
+@_typing.final
+class EnableToolRequest(_message.Message):
+    """Requests that a tool is enabled again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnableToolRequest: _TypeAlias = EnableToolRequest  # noqa: Y015
+
+@_typing.final
+class EnableToolResponse(_message.Message):
+    """The tool is enabled, unless the configuration switches it off."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENABLED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def enabled(self) -> Global___DisabledTool:
+        """The record that has ended."""
+
+    def __init__(
+        self,
+        *,
+        enabled: Global___DisabledTool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["enabled", b"enabled"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enabled", b"enabled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnableToolResponse: _TypeAlias = EnableToolResponse  # noqa: Y015
 
 @_typing.final
 class ReleaseRequest(_message.Message):

@@ -85,6 +85,16 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersResponse.FromString,
                 _registered_method=True)
+        self.DisableTool = channel.unary_unary(
+                '/toolcell.v1.Operator/DisableTool',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DisableToolRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.DisableToolResponse.FromString,
+                _registered_method=True)
+        self.EnableTool = channel.unary_unary(
+                '/toolcell.v1.Operator/EnableTool',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.EnableToolRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.EnableToolResponse.FromString,
+                _registered_method=True)
         self.Release = channel.unary_unary(
                 '/toolcell.v1.Operator/Release',
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.SerializeToString,
@@ -202,6 +212,21 @@ class OperatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DisableTool(self, request, context):
+        """Disables a tool, in every directory: its calls are aborted, it leaves the catalogs of the sessions, and new calls are
+        refused with DISABLED, until EnableTool; also by the daemons after this one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EnableTool(self, request, context):
+        """Ends what DisableTool did.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Release(self, request, context):
         """Releases a tool's file from quarantine.
         """
@@ -310,6 +335,16 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.RestartWorkers,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersResponse.SerializeToString,
+            ),
+            'DisableTool': grpc.unary_unary_rpc_method_handler(
+                    servicer.DisableTool,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.DisableToolRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DisableToolResponse.SerializeToString,
+            ),
+            'EnableTool': grpc.unary_unary_rpc_method_handler(
+                    servicer.EnableTool,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.EnableToolRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.EnableToolResponse.SerializeToString,
             ),
             'Release': grpc.unary_unary_rpc_method_handler(
                     servicer.Release,
@@ -623,6 +658,60 @@ class Operator(object):
             '/toolcell.v1.Operator/RestartWorkers',
             toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DisableTool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/DisableTool',
+            toolcell__proto_dot_v1_dot_operator__pb2.DisableToolRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.DisableToolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EnableTool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/EnableTool',
+            toolcell__proto_dot_v1_dot_operator__pb2.EnableToolRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.EnableToolResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -40,6 +40,12 @@ class OperatorStub:
     """Aborts all calls of a tool or a session, or all there are. One call is aborted by `ToolCell.AbortCall`."""
     RestartWorkers: _aio.UnaryUnaryMultiCallable[_operator_pb2.RestartWorkersRequest, _operator_pb2.RestartWorkersResponse]
     """Retires the workers of one tool, or all: idle ones now, busy ones after their call."""
+    DisableTool: _aio.UnaryUnaryMultiCallable[_operator_pb2.DisableToolRequest, _operator_pb2.DisableToolResponse]
+    """Disables a tool, in every directory: its calls are aborted, it leaves the catalogs of the sessions, and new calls are
+    refused with DISABLED, until EnableTool; also by the daemons after this one.
+    """
+    EnableTool: _aio.UnaryUnaryMultiCallable[_operator_pb2.EnableToolRequest, _operator_pb2.EnableToolResponse]
+    """Ends what DisableTool did."""
     Release: _aio.UnaryUnaryMultiCallable[_operator_pb2.ReleaseRequest, _operator_pb2.ReleaseResponse]
     """Releases a tool's file from quarantine."""
     GetTrust: _aio.UnaryUnaryMultiCallable[_operator_pb2.GetTrustRequest, _operator_pb2.GetTrustResponse]
@@ -141,6 +147,24 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_operator_pb2.RestartWorkersRequest, _abc.Awaitable[_operator_pb2.RestartWorkersResponse]],
     ) -> _abc.Awaitable[_operator_pb2.RestartWorkersResponse]:
         """Retires the workers of one tool, or all: idle ones now, busy ones after their call."""
+
+    @_abc_1.abstractmethod
+    def DisableTool(
+        self,
+        request: _operator_pb2.DisableToolRequest,
+        context: _aio.ServicerContext[_operator_pb2.DisableToolRequest, _abc.Awaitable[_operator_pb2.DisableToolResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.DisableToolResponse]:
+        """Disables a tool, in every directory: its calls are aborted, it leaves the catalogs of the sessions, and new calls are
+        refused with DISABLED, until EnableTool; also by the daemons after this one.
+        """
+
+    @_abc_1.abstractmethod
+    def EnableTool(
+        self,
+        request: _operator_pb2.EnableToolRequest,
+        context: _aio.ServicerContext[_operator_pb2.EnableToolRequest, _abc.Awaitable[_operator_pb2.EnableToolResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.EnableToolResponse]:
+        """Ends what DisableTool did."""
 
     @_abc_1.abstractmethod
     def Release(

@@ -186,6 +186,16 @@ def _absent(*names: str) -> Callable[[Project], dict[str, str]]:
     return fill
 
 
+def _after(*words: str) -> Callable[[Project], dict[str, str]]:
+    """Run another command before, as a scene is recorded more than once."""
+
+    def fill(project: Project) -> dict[str, str]:
+        assert project.run(*words).code == 0
+        return {}
+
+    return fill
+
+
 SCENES: Final = (
     Scene("no words", (), code=2),
     Scene("unknown word", ("cal",), code=2),
@@ -235,6 +245,10 @@ SCENES: Final = (
     Scene("logs of a tool", ("logs", "report", "-n", "5"), copied=True),
     Scene("output", ("output", "{output}", "--lines", "1:3"), fill=_output, copied=True),
     Scene("abort UNKNOWN", ("abort", "ffff"), code=3),
+    Scene("disable", ("disable", "report", "--reason", "it reports what was yesterday")),
+    Scene("status with a disabled tool", ("status",)),
+    Scene("enable", ("enable", "report"), fill=_after("disable", "report")),
+    Scene("enable again", ("enable", "report"), code=3),
     Scene("reload", ("reload",)),
     Scene("restart", ("restart",)),
     Scene("restart UNKNOWN", ("restart", "wrod_count"), code=3),

@@ -189,6 +189,35 @@ def abort(
 
 @app.command(cls=Command)
 @command
+def disable(
+    context: CommandContext,
+    tool: Annotated[str, typer.Argument(help="A tool name.", autocompletion=completing.tools)],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Told to who calls it, and in the outcomes of its calls.")
+    ] = "",
+) -> Ending:
+    """Take a tool out of use everywhere: end its calls and refuse new ones, until it is enabled."""
+    from toolcell.cli.operation import control
+
+    return control.disable(context, tool, reason)
+
+
+@app.command(cls=Command)
+@command
+def enable(
+    context: CommandContext,
+    tool: Annotated[
+        str, typer.Argument(help="The name of a disabled tool.", autocompletion=completing.tools)
+    ],
+) -> Ending:
+    """Let a disabled tool be offered and run again."""
+    from toolcell.cli.operation import control
+
+    return control.enable(context, tool)
+
+
+@app.command(cls=Command)
+@command
 def reload(context: CommandContext) -> Ending:
     """Reload the configuration and rescan the tools."""
     from toolcell.cli.operation import control

@@ -24,7 +24,7 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Run tools": ("call", "tools", "output"),
     "Write tools": ("new", "init", "prepare", "check", "dev", "test"),
     "See what happens": ("status", "calls", "logs", "sessions", "ps"),
-    "Act on what runs": ("abort", "reload", "restart", "release", "stop"),
+    "Act on what runs": ("abort", "disable", "enable", "reload", "restart", "release", "stop"),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
     "Set up": ("config", "mcp", "opencode", "bridge", "http", "serve", "completion", "version"),
 }
@@ -56,6 +56,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "sessions": ("toolcell sessions", "toolcell sessions 5b77"),
     "ps": ("toolcell ps", "toolcell ps --json"),
     "abort": ("toolcell abort 8c1d", 'toolcell abort --tool crawl --reason "the site is down"'),
+    "disable": ('toolcell disable crawl --reason "the site is down"',),
+    "enable": ("toolcell enable crawl",),
     "reload": ("toolcell reload",),
     "restart": ("toolcell restart", "toolcell restart word_count"),
     "release": ("toolcell release word_count",),

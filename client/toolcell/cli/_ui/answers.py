@@ -191,6 +191,10 @@ def _status(found: op.GetStatusResponse | Record) -> Iterator[tuple[str, str]]:
     yield "workers", f"{found.workers}, {cells}"
     if found.quarantined:
         yield "quarantine", f"{found.quarantined} tool files: toolcell ps"
+    for tool in found.disabled:
+        since = ago(time_of(tool.since), datetime.now(UTC))
+        reason = f"{tool.reason and ': '}{tool.reason}"
+        yield "disabled", f"{tool.tool}, {since}{reason}; toolcell enable {tool.tool}"
     yield "memory", f"{format_bytes(found.memory_bytes)} of the daemon itself"
     yield "socket", found.socket
     quota = f" of at most {format_bytes(found.spill_quota_bytes)}" if found.spill_quota_bytes else ""

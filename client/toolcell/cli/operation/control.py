@@ -1,4 +1,4 @@
-"""`toolcell abort`, `reload`, `restart` and `release`: what people tell a running daemon to do."""
+"""`toolcell abort`, `disable`, `enable`, `reload`, `restart` and `release`: what people tell a running daemon to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolcell.client import Refused
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["abort", "release", "reload", "restart"]
+__all__ = ["abort", "disable", "enable", "release", "reload", "restart"]
 
 
 async def abort(
@@ -70,6 +70,36 @@ async def _abort_all(context: CommandContext, request: op.AbortCallsRequest) -> 
             print(f"{call_id}: aborting")
         if not answer.call_ids:
             print("No such call waits or runs.")
+    return Exit.OK
+
+
+async def disable(context: CommandContext, tool: str, reason: str) -> Exit:
+    """Take a tool out of use: its calls end, and it is neither offered nor run until it is enabled."""
+    request = op.DisableToolRequest(tool=tool, reason=reason, directory=os.getcwd())
+    async with operator(context) as client:
+        answer = await client.ask(client.operator.DisableTool, request)
+    if context.as_json:
+        print_json(record(answer))
+    elif not context.quiet:
+        for call_id in answer.call_ids:
+            print(f"{call_id}: aborting")
+        if answer.ends_with_daemon:
+            print_prose(
+                f"{tool} is disabled until the daemon ends, as that could not be written down: toolcell doctor"
+            )
+        else:
+            print_prose(f"{tool} is disabled. To enable it again: toolcell enable {tool}")
+    return Exit.OK
+
+
+async def enable(context: CommandContext, tool: str) -> Exit:
+    """Let a tool that was disabled be offered and run again."""
+    async with operator(context) as client:
+        answer = await client.ask(client.operator.EnableTool, op.EnableToolRequest(tool=tool))
+    if context.as_json:
+        print_json({"enabled": record(answer.enabled)})
+    elif not context.quiet:
+        print_prose(f"{tool} is enabled.")
     return Exit.OK
 
 

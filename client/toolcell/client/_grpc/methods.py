@@ -57,6 +57,8 @@ class OperatorMethods:
     Reload: Final = _operator("Reload", op.ReloadRequest, op.ReloadResponse)
     AbortCalls: Final = _operator("AbortCalls", op.AbortCallsRequest, op.AbortCallsResponse)
     RestartWorkers: Final = _operator("RestartWorkers", op.RestartWorkersRequest, op.RestartWorkersResponse)
+    DisableTool: Final = _operator("DisableTool", op.DisableToolRequest, op.DisableToolResponse)
+    EnableTool: Final = _operator("EnableTool", op.EnableToolRequest, op.EnableToolResponse)
     Release: Final = _operator("Release", op.ReleaseRequest, op.ReleaseResponse)
     GetTrust: Final = _operator("GetTrust", op.GetTrustRequest, op.GetTrustResponse)
     Trust: Final = _operator("Trust", op.TrustRequest, op.TrustResponse)

@@ -234,6 +234,7 @@ GET_STATUS_RESPONSE: Table = {
     18: ("quarantined", "uint"),
     19: ("state_directory", "string"),
     20: ("log", "string"),
+    21: ("*disabled", {1: ("tool", "string"), 2: ("since", TIMESTAMP), 3: ("reason", "string")}),
 }
 LIST_TOOLS_REQUEST: Table = {1: ("directory", "string")}
 LIST_TOOLS_RESPONSE: Table = {

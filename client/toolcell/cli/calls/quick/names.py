@@ -32,6 +32,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "call": ("tools",),
     "calls": ("calls",),
     "dev": ("tools",),
+    "disable": ("tools",),
     "explain": ("tools",),
     "logs": ("tools", "calls"),
     "release": ("tools",),

@@ -1,0 +1,198 @@
+"""The RPCs with which operators steer what runs: aborting calls, restarting workers, taking a tool out and letting it in."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+import grpc.aio
+
+from toolcell_proto.v1 import operator_pb2 as pb
+from toolcell_proto.v1 import operator_pb2_grpc as rpc
+from toolcelld.calls.outcomes.history import CallSummary
+from toolcelld.calls.outcomes.outcome import Stop
+from toolcelld.catalog.catalog import Catalog
+from toolcelld.catalog.directory import Pin
+from toolcelld.catalog.registry import DirectoryError
+from toolcelld.daemon import Daemon
+from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.event_log import OperatorEvent
+from toolcelld.lifecycle import WorkerState
+from toolcelld.policy.disabled import DISABLED_MAX, DisabledTool, in_a_line
+from toolcelld.pool.quarantine import Quarantined
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals, stop_by_operator
+from toolcelld.rpc.messages.encoding import timestamp
+from toolcelld.sessions.admission import find_tool
+from toolcelld.sessions.session import Session
+
+__all__ = ["Context", "Steering", "encode_disabled", "encode_quarantined"]
+
+logger = logging.getLogger(__name__)
+
+SHOWN_MAX: Final = 8
+"""Tools that a refusal names."""
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+
+class Steering(rpc.OperatorServicer):
+    """The part of the service for operators that changes what runs."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._services = daemon.services
+        self._sessions = daemon.sessions
+
+    async def AbortCalls(self, request: pb.AbortCallsRequest, context: Context) -> pb.AbortCallsResponse:
+        async with refusals(context):
+            if request.all == bool(request.tool or request.session_id):
+                raise Refusal(
+                    RefusalReason.BAD_REQUEST,
+                    "say which calls: those of a tool or a session, or all, which goes with neither.",
+                    field="all",
+                )
+            sessions = [each for each in self._sessions.all if each.id.startswith(request.session_id)]
+            if request.session_id and len(sessions) != 1:
+                begins = f"{len(sessions)} sessions begin with {request.session_id[:128]!r}"
+                raise Refusal(RefusalReason.UNKNOWN_SESSION, f"{begins}.", field="session_id")
+            stop = stop_by_operator(request.reason)
+            return pb.AbortCallsResponse(call_ids=self._abort(sessions, request.tool, stop))
+        raise AssertionError
+
+    @staticmethod
+    def _abort(sessions: Iterable[Session], tool: str, stop: Stop) -> list[str]:
+        """Stop the calls of a tool, or all if it is empty; return their ids."""
+        return [
+            call.id
+            for session in sessions
+            for call in list(session.calls.values())
+            if tool in ("", call.request.tool) and session.abort(call.id, stop)
+        ]
+
+    async def DisableTool(self, request: pb.DisableToolRequest, context: Context) -> pb.DisableToolResponse:
+        async with refusals(context):
+            name = request.tool
+            if name not in self._services.ruleset.disabled:
+                await self._check_known(name, request.directory)
+                if len(self._services.ruleset.disabled) >= DISABLED_MAX:
+                    raise Refusal(
+                        RefusalReason.TOO_LARGE,
+                        f"{DISABLED_MAX} tools are disabled already; see toolcell status.",
+                        quota=f"disabled tools: {DISABLED_MAX}",
+                    )
+            tool = DisabledTool(name, in_a_line(request.reason), time.time())
+            if not (kept := await self._daemon.disable(tool)):
+                logger.warning("That %s is disabled cannot be written down; it ends with this daemon.", name)
+            stop = stop_by_operator(tool.reason, f"who has disabled {name}")
+            stopped = self._abort(self._sessions.all, name, stop)
+            await self._tell("decision.disable", name, tool.reason)
+            return pb.DisableToolResponse(
+                disabled=encode_disabled(tool), call_ids=stopped, ends_with_daemon=not kept
+            )
+        raise AssertionError
+
+    async def _check_known(self, tool: str, directory: str) -> None:
+        """Raise a `Refusal` unless a session or a directory sees a tool, or a call of it is remembered."""
+        if any(self._paths_of(tool)):
+            return
+        if not directory:
+            raise Refusal(RefusalReason.UNKNOWN_TOOL, f"no session sees a tool {tool[:64]!r}.", field="tool")
+        find_tool(await self._look(directory), tool, field="tool")
+
+    async def EnableTool(self, request: pb.EnableToolRequest, context: Context) -> pb.EnableToolResponse:
+        async with refusals(context):
+            known = self._services.ruleset.disabled
+            if (tool := known.get(request.tool)) is None:
+                others = ", ".join([*known][:SHOWN_MAX]) or "no tool"
+                raise Refusal(
+                    RefusalReason.UNKNOWN_TOOL,
+                    f"{request.tool[:128]!r} is not disabled; {others} is.",
+                    field="tool",
+                )
+            if not await self._daemon.enable(tool.name):
+                raise Refusal(
+                    RefusalReason.BAD_REQUEST,
+                    f"{tool.name} is enabled in this daemon, but that could not be written down: "
+                    "for the next one it is disabled. See its log for the reason.",
+                    field="tool",
+                )
+            await self._tell("decision.enable", tool.name, tool.reason)
+            return pb.EnableToolResponse(enabled=encode_disabled(tool))
+        raise AssertionError
+
+    async def _tell(self, what: str, tool: str, message: str) -> None:
+        """Publish a decision about a tool, and have the catalogs follow it."""
+        self._services.happenings.publish(OperatorEvent(what, tool=tool, message=message))
+        await self._services.catalogs.refresh_all(wait_seconds=LOOK_SECONDS_MAX)
+
+    async def RestartWorkers(
+        self, request: pb.RestartWorkersRequest, context: Context
+    ) -> pb.RestartWorkersResponse:
+        paths = self._paths_of(request.tool)
+        retired = retiring = 0
+        for worker in self._services.pool.workers:
+            if worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
+                continue
+            if request.tool and worker.spec.file.path not in paths:
+                continue
+            if self._services.pool.retire(worker):
+                retired += 1
+            else:
+                retiring += 1
+        return pb.RestartWorkersResponse(retired=retired, retiring=retiring)
+
+    async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
+        async with refusals(context):
+            released = self._services.pool.quarantine.release({request.tool, *self._paths_of(request.tool)})
+            if not released:
+                held = ", ".join(found.stem for found in self._services.pool.quarantine.all[:8]) or "nothing"
+                raise Refusal(
+                    RefusalReason.UNKNOWN_TOOL,
+                    f"{request.tool[:128]!r} is not in quarantine; {held} is.",
+                    field="tool",
+                )
+            for found in released:
+                self._services.happenings.publish(
+                    OperatorEvent("tool.released", tool=found.stem, message=found.path)
+                )
+            return pb.ReleaseResponse(released=map(encode_quarantined, released))
+        raise AssertionError
+
+    def _calls(self) -> Iterator[CallSummary]:
+        for session in self._sessions.all:
+            for call in list(session.calls.values()):
+                yield call.summary()
+        yield from self._sessions.recent
+
+    def _paths_of(self, tool: str) -> set[str]:
+        return {
+            found.path for session in self._sessions.all if (found := session.catalog.find(tool)) is not None
+        } | {call.path for call in self._calls() if call.tool == tool}
+
+    async def _look(self, directory: str) -> Catalog:
+        pin = await self._pin(directory)
+        pin.close()
+        return pin.catalog
+
+    async def _pin(self, directory: str) -> Pin:
+        try:
+            return await self._services.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
+        except DirectoryError as error:
+            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
+
+
+def encode_disabled(tool: DisabledTool) -> pb.DisabledTool:
+    return pb.DisabledTool(tool=tool.name, since=timestamp(tool.since), reason=tool.reason)
+
+
+def encode_quarantined(held: Quarantined) -> pb.Quarantined:
+    return pb.Quarantined(
+        path=held.path,
+        since=timestamp(held.since),
+        deaths=[
+            pb.WorkerDeath(time=timestamp(death.time), cause=death.cause, stderr=death.stderr)
+            for death in held.deaths
+        ],
+    )
