@@ -335,7 +335,7 @@ class RunningDaemon:
         """Fail unless it still serves, and holds nothing more than after its start."""
         self.at_rest()
         self.check_log()
-        assert threads(self.pid) <= THREADS_MAX
+        assert threads(self.pid) <= THREADS_MAX, threads(self.pid)
 
     @classmethod
     def mark_logs(cls) -> None:

@@ -84,10 +84,11 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
     ("calls/outcomes/outcome.py", "_raise"): Case(
         plain("import time; time.sleep(2.5); return 'late'", "(timeout=2)"), CALL, "timed_out"
     ),
-    (
-        "calls/outcomes/outcome.py",
-        "_network",
-    ): "tests/process/test_network.py has the text, and grants as it says",
+    ("calls/outcomes/network.py", "_grant"): Case(
+        plain("import socket; return str(socket.getaddrinfo('a.example', 443)[0][4])"),
+        ("call", "t", "--quiet"),
+        "has no network, so it cannot reach a.example:443",
+    ),
 }
 
 

@@ -134,14 +134,20 @@ async def test_what_the_cell_refuses_is_named_and_the_tools_own_faults_are_not(d
     assert "finds no program 'no-such-program' in its PATH" in text
     assert "toolcell explain denied_program no-such-program" in text
     text = await said(daemon, "name")
-    assert (
-        "The cell of this tool has no network. To see which rule says so: toolcell explain denied_name api.example.com\n"
-        'To ask for it, write @tool(network=["api.example.com"]) in its file; to grant what is asked for: toolcell trust'
-        in text
-    )
-    assert 'write @tool(network=["192.0.2.7:5432"]) in' in await said(daemon, "database")
-    assert 'write @tool(network=["db.example.com:5432"]) in' in await said(daemon, "dials")
-    assert 'write @tool(network=["HOST"]) in' in await said(daemon, "bare")
+    strict = "strict" in daemon.config.read_text()
+    for tool, place, entry in (
+        ("name", "api.example.com:80", "api.example.com"),
+        ("database", "192.0.2.7:5432", "192.0.2.7:5432"),
+        ("dials", "db.example.com:5432", "db.example.com:5432"),
+        ("bare", "", "HOST"),
+    ):
+        text = await said(daemon, tool)
+        assert text.startswith(f"This tool has no network{place and f', so it cannot reach {place}'}.\n"), (
+            text
+        )
+        assert text.count("toolcell ") == 2, text  # the project is not trusted: to grant it, and to trust it
+        granted = f"'[\"{entry}\"]'" if strict else "true"
+        assert f"toolcell config set tool.denied_{tool}.network {granted}\n" in text
     assert (
         "The cell of this tool has no variable API_KEY. "
         "To see which rule says so: toolcell explain denied_variable API_KEY"

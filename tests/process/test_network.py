@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.server
 import json
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def raw(host: str, port: int, say: str) -> str:
         return connection.makefile().read()
 
 @tool
-def secure(host: str, port: int, authority: str) -> str:
+def secure(host: str, port: int, authority: str | None) -> str:
     context = ssl.create_default_context(cadata=authority)
     with socket.create_connection((host, port), timeout=10) as connection:
         with context.wrap_socket(connection, server_hostname=host) as tunnel:
@@ -76,6 +77,18 @@ def send(host: str, port: int) -> str:
         datagrams.settimeout(10)
         datagrams.send(b"hello")
         return datagrams.recv(100).decode()
+
+@tool
+def either(host: str, port: int, fail: bool) -> str:
+    try:
+        if host:
+            with socket.create_connection((host, port), timeout=10) as connection:
+                connection.recv(1)
+    except OSError:
+        pass
+    if fail:
+        raise KeyError("mine")
+    return "swallowed"
 
 @tool
 def serve() -> str:
@@ -267,12 +280,16 @@ async def test_a_refused_host_is_named_wherever_a_person_or_a_model_looks(daemon
 
 
 async def test_a_tool_without_a_network_is_told_the_line_that_grants_one(daemon: RunningDaemon) -> None:
-    for sandbox in ("baseline", "strict"):
-        daemon.configure(f'[tool.net_fetch]\nsandbox = "{sandbox}"\n') if sandbox == "baseline" else None
+    for sandbox in ("strict", "baseline"):
+        if sandbox == "baseline":
+            daemon.configure(f'[tool.net_fetch]\nsandbox = "{sandbox}"\n')
         outcome = await call(daemon, "fetch", url="http://web.test/")
         assert outcome.kind is Kind.tool_error
-        grant = "toolcell config set tool.net_fetch.network '[\"HOST\"]'"
-        assert f"This tool has no network.\nTo grant it: {grant}" in outcome.message
+        value, all_of_it = ("true", ", which") if sandbox == "baseline" else ("'[\"web.test\"]'", ":")
+        assert outcome.text.startswith(
+            "This tool has no network, so it cannot reach web.test:80.\n  To grant it" + all_of_it
+        )
+        assert f"toolcell config set tool.net_fetch.network {value}\n\nURLError: " in outcome.text
 
 
 async def test_what_a_list_of_hosts_cannot_give_says_so(daemon: RunningDaemon) -> None:
@@ -281,10 +298,80 @@ async def test_what_a_list_of_hosts_cannot_give_says_so(daemon: RunningDaemon) -
         grant(daemon, "send", [f"web.test:{port}"])
         other = await call(daemon, "raw", host="web.test", port=1, say="x")
         datagram = await call(daemon, "send", host="web.test", port=port)
-    for outcome in (other, datagram):
-        assert outcome.kind is Kind.tool_error, outcome
-        assert f"reaches web.test:{port}" in outcome.message
-        assert "by TCP, and no other host, port or protocol" in outcome.message
+    assert other.kind is datagram.kind is Kind.tool_error
+    assert "The network of this tool does not include web.test:1.\n" in other.message
+    assert f'["web.test:{port}", "127.0.0.1:{port}", "web.test:1"]' in other.message
+    assert f"reaches web.test:{port} by TCP, and no other host, port or protocol" in datagram.message
+
+
+@contextmanager
+def closing_at_once() -> Generator[int]:
+    """A server that accepts and says nothing that a client of TLS or HTTP expects."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    with client:
+                        client.recv(1024)
+                        client.sendall(b"no protocol of yours\r\n\r\n")
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            serving.join()
+
+
+def free_port() -> int:
+    """A port on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+async def test_a_granted_host_that_is_down_is_told_as_that_and_not_as_a_refusal(
+    daemon: RunningDaemon,
+) -> None:
+    down = free_port()
+    grant(daemon, "fetch", [f"web.test:{down}", f"127.0.0.1:{down}", f"gone.test:{down}"])
+    refused = await call(daemon, "fetch", url=f"http://web.test:{down}/")
+    unknown = await call(daemon, "fetch", url=f"http://gone.test:{down}/")
+    literal = await call(daemon, "fetch", url=f"http://127.0.0.1:{down}/", proxy=True)
+    assert refused.text.startswith(
+        f"web.test:{down} is granted, but it refuses the connection: nothing listens there.\n"
+    )
+    assert unknown.text.startswith(f"gone.test:{down} is granted, but its name is not found (")
+    assert literal.text.startswith(
+        f"127.0.0.1:{down} is granted, but it refuses the connection: nothing listens there."
+    )
+    for outcome in (refused, unknown, literal):
+        assert outcome.kind is Kind.tool_error
+        assert "toolcell config set" not in outcome.text, outcome
+
+
+async def test_a_host_that_answers_wrongly_is_told_as_granted_and_connected(daemon: RunningDaemon) -> None:
+    with closing_at_once() as port:
+        grant(daemon, "secure", [f"web.test:{port}", f"127.0.0.1:{port}"])
+        outcome = await call(daemon, "secure", host="web.test", port=port, authority=None)
+    assert outcome.text.startswith(
+        f"web.test:{port} is granted and was connected to; what failed came after that.\n"
+    )
+    assert "SSLError" in outcome.text
+
+
+async def test_a_failure_after_an_attempt_of_an_earlier_call_does_not_name_its_host(
+    daemon: RunningDaemon,
+) -> None:
+    down = free_port()
+    grant(daemon, "either", [f"web.test:{down}", f"127.0.0.1:{down}"])
+    swallowed = await call(daemon, "either", host="web.test", port=down, fail=False)
+    assert swallowed.text == "swallowed", swallowed
+    failed = await call(daemon, "either", host="", port=0, fail=True)
+    assert failed.text == "KeyError: 'mine'"
 
 
 @pytest.mark.parametrize("sandbox", ["baseline", "strict"])

@@ -356,6 +356,8 @@ def failure_text(outcome: Outcome) -> str:
     said = _said(outcome)
     if said and outcome.message.startswith(said):
         return outcome.message[len(said) :].lstrip("\n")  # what was added to the tool's own words
+    if said and outcome.message.endswith(said):
+        return outcome.message[: -len(said)].rstrip("\n")
     return "" if outcome.message in said else outcome.message
 
 

@@ -42,6 +42,7 @@ from toolcelld.cell.stdio import Source
 from toolcelld.config.resolution.settings import KEYS
 from toolcelld.errors import BugBarrier
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
+from toolcelld.network.attempts import Attempt
 from toolcelld.network.refusals import Refusals, Refused
 from toolcelld.output.result import Result, short_result
 from toolcelld.output.spill import KeptOutput
@@ -91,6 +92,7 @@ class Run:
     stopped = 0.0  # the cell was seen empty, or given back
     leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
     refused: tuple[Refused, ...] = ()  # hosts
+    attempts: tuple[Attempt, ...] = ()  # at hosts that are granted
     moved_aside: tuple[Moved, ...] = ()  # protected places that have appeared
     idle: IdleTimer | None = None
     questions: Questions | None = None  # made for the first one
@@ -182,10 +184,16 @@ class Run:
             message.rss,
             message.threads,
             message.limit or "",
-            bool(message.unreached),
+            self._named(message.unreached),
             message.changed or (),
         )
         self.over()
+
+    def _named(self, unreached: str | None) -> str | None:
+        """The host that was not reached by its name, where the worker knows an address of the cell's own network."""
+        if unreached is None or (egress := self.worker.egress) is None:
+            return unreached
+        return egress.named(unreached)
 
     def on_output(self, source: Source, data: bytes) -> bool:
         if self.idle is not None:
@@ -297,6 +305,7 @@ class Run:
         try:
             if worker.egress is not None:
                 self._note_refused(worker.egress.refusals)
+                self.attempts = worker.egress.attempts.take()
             if (
                 state is CallState.RUNNING
                 and self.questions is None
@@ -443,6 +452,7 @@ class Run:
                     broken=self.broken,
                     policy=plan.spec.policy,
                     refused=self.refused,
+                    attempts=self.attempts,
                     question_seconds=self.questions.seconds_max or 0.0 if self.questions is not None else 0.0,
                 )
             )

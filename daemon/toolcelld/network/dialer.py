@@ -8,7 +8,7 @@ cannot turn a granted host into the services of the host.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import socket
 from collections.abc import Sequence
 from enum import Enum
@@ -16,6 +16,7 @@ from typing import Final
 
 from toolcelld.config.hosts import as_address, entry_for, is_granted
 from toolcelld.network.addresses import leads_home, without_zone
+from toolcelld.network.attempts import Attempt, Attempts
 from toolcelld.network.refusals import Refusals, Refused
 
 __all__ = ["PIECE_BYTES", "DialError", "Dialer", "Reason", "Streams"]
@@ -23,6 +24,12 @@ __all__ = ["PIECE_BYTES", "DialError", "Dialer", "Reason", "Streams"]
 CONNECT_SECONDS_MAX: Final = 20.0
 PIECE_BYTES: Final = 64 * 1024
 LOOPBACKS: Final = ("127.0.0.1", "::1")
+_FAILURES: Final = {
+    errno.ECONNREFUSED: "it refuses the connection: nothing listens there",
+    errno.EHOSTUNREACH: "there is no route to it",
+    errno.ENETUNREACH: "there is no route to it",
+    errno.ETIMEDOUT: "it does not answer",
+}
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -50,32 +57,46 @@ class Dialer:
     Args:
         granted: The entries of the list.
         refusals: Counts what is not granted.
+        attempts: Keeps what becomes of the others.
     """
 
-    def __init__(self, granted: Sequence[str], refusals: Refusals) -> None:
+    def __init__(self, granted: Sequence[str], refusals: Refusals, attempts: Attempts) -> None:
         self._granted = granted
         self._refusals = refusals
+        self._attempts = attempts
 
     async def connect(self, host: str, port: int) -> Streams:
         """Connect to a host: a name in lower case, or an address. Raises `DialError`."""
         if not is_granted(host, port, self._granted):
             raise self.refuse(host, port)
-        loop = asyncio.get_running_loop()
+        attempt = self._attempts.begin(f"{_shown(host)}:{port}")
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-                for address in addresses:
-                    if leads_home(address) and not self._is_meant(host, address, port):
-                        raise self._refuse_home(host, address, port)
-                for address in addresses:
-                    with contextlib.suppress(OSError):
-                        return await asyncio.open_connection(address, port, limit=PIECE_BYTES)
+                streams = await self._open(host, port, attempt)
         except TimeoutError:
             raise DialError(Reason.NO_ANSWER, f"{host} does not answer") from None
-        except (OSError, UnicodeError) as error:  # UnicodeError: a label that no name server takes
-            why = error.strerror if isinstance(error, OSError) else "the name is too long"
-            raise DialError(Reason.NOT_FOUND, f"{host} is not found: {why}") from error
+        except UnicodeError as error:  # a label that no name server takes
+            attempt.why = "its name is too long"
+            raise DialError(Reason.NOT_FOUND, f"{host} is not found: the name is too long") from error
+        attempt.why = ""
+        return streams
+
+    async def _open(self, host: str, port: int, attempt: Attempt) -> Streams:
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            attempt.why = f"its name is not found ({error.strerror})"
+            raise DialError(Reason.NOT_FOUND, f"{host} is not found: {error.strerror}") from error
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        for address in addresses:
+            if leads_home(address) and not self._is_meant(host, address, port):
+                attempt.why = ""  # counted as a refusal
+                raise self._refuse_home(host, address, port)
+        for address in addresses:
+            try:
+                return await asyncio.open_connection(address, port, limit=PIECE_BYTES)
+            except OSError as error:
+                attempt.why = _FAILURES.get(error.errno or 0, "it cannot be reached")
         raise DialError(Reason.UNREACHABLE, f"{host}:{port} cannot be reached")
 
     def refuse(self, host: str, port: int) -> DialError:

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from toolcelld.config.hosts import is_granted
 from toolcelld.network import proxy
+from toolcelld.network.attempts import Attempts
 from toolcelld.network.dialer import PIECE_BYTES, Dialer, DialError
 from toolcelld.network.names import MESSAGE_BYTES_MAX, Names
 from toolcelld.network.refusals import Refusals, Refused
@@ -72,7 +73,8 @@ class Egress:
         self._granted = granted
         self._name = name
         self._names = Names(granted, self.refusals)
-        self._dialer = Dialer(granted, self.refusals)
+        self.attempts = Attempts(redact)
+        self._dialer = Dialer(granted, self.refusals, self.attempts)
         self._loop = asyncio.get_running_loop()
         self._connections: set[asyncio.Task[None]] = set()
         self._served: dict[socket.socket, Callable[[], None]] = {}
@@ -110,6 +112,11 @@ class Egress:
     def _go_on(self, opened: socket.socket) -> None:
         del self._pauses[opened]
         self._loop.add_reader(opened, self._served[opened])
+
+    def named(self, place: str) -> str:
+        """Return a place, "host:port" or "host", with the name that its address stands for in the cell."""
+        host, colon, port = place.partition(":")
+        return f"{self._names.name_of(host) or host}{colon}{port}"
 
     # Names
 

@@ -315,7 +315,7 @@ class ResultMessage:
     rss: Annotated[int, Strict(), Field(ge=0, le=FIGURE_MAX)]
     threads: Annotated[int, Strict(), Field(ge=0, le=THREADS_MAX)]
     limit: RaisedLimit | None = None
-    unreached: Flag | None = None
+    unreached: Line | None = None
     fits: Flag | None = None
     changed: Annotated[tuple[Word, ...], Field(max_length=CHANGED_MAX)] | None = None
     size: Size | None = None

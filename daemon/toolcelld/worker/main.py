@@ -407,11 +407,12 @@ class _Worker:
         channel.tell("log", {"level": "error", "text": traceback_text(error)})
         text = describe_exception(error, (self._directory,))
         # Most calls end without an exception.
-        from toolcelld.worker.calling.denial import denial, is_unreached
+        from toolcelld.worker.calling.denial import denial
         from toolcelld.worker.calling.limit import limit_behind
+        from toolcelld.worker.calling.unreached import unreached
 
         assert self._plan.setup is not None
         if refused := denial(error, tool, self._plan.setup.policy, self._directory):
             text = f"{text}\n{refused}"
         limit = limit_behind(error, self._plan.setup)
-        return Report.from_text("tool_error", text, limit=limit, unreached=is_unreached(error))
+        return Report.from_text("tool_error", text, limit=limit, unreached=unreached(error))

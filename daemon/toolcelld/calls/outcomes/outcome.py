@@ -16,10 +16,12 @@ from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
 
 from toolcell._units import format_bytes, format_seconds, show_seconds
+from toolcelld.calls.outcomes import network
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.processes.usage import passed
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, shown_limit
+from toolcelld.network.attempts import Attempt
 from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import KeptOutput
 from toolcelld.sandbox.policy import OPEN, SandboxPolicy
@@ -66,7 +68,7 @@ class Report(NamedTuple):
     memory_peak_bytes: int = 0
     threads: int = 0
     limit: str = ""  # the key of the limit that the kernel held it to, where that made it fail
-    unreached: bool = False  # whether it failed because a host was not reached
+    unreached: str | None = None  # the host that it failed to reach, empty where it is unknown
     changed: tuple[str, ...] = ()  # the state of its process that it changed for good
 
 
@@ -88,6 +90,7 @@ class Evidence(NamedTuple):
     broken: str = ""  # what it sent that is not a valid frame
     policy: SandboxPolicy = OPEN  # of its cell
     refused: tuple[Refused, ...] = ()  # hosts that it asked for and may not reach
+    attempts: tuple[Attempt, ...] = ()  # at hosts that it may reach
     question_seconds: float = 0.0  # that its questions may wait, where it asked one
 
 
@@ -218,8 +221,9 @@ def judge(evidence: Evidence) -> Verdict:
     kind = _REPORTED.get(report.kind, Kind.INTERNAL)
     cause = "failure" if kind is Kind.INTERNAL else ""
     message = evidence.text if evidence.text.strip() else "the tool failed without saying why."
-    if kind is Kind.TOOL_ERROR:
-        message += _network(evidence, report)
+    if kind is Kind.TOOL_ERROR and (why := _network(evidence, report)):
+        # The reason first, unless it may be another one.
+        message = f"{message}\n{why}" if report.unreached is None else f"{why}\n{message}"
     return Verdict(kind, cause, "" if kind is Kind.OK else message, report.ran)
 
 
@@ -359,25 +363,13 @@ def _raise(evidence: Evidence, key: str) -> str:
 
 
 def _network(evidence: Evidence, report: Report) -> str:
-    """What of the network a failed tool may not use, and the line that would grant it; empty where that is not why."""
-    policy = evidence.policy
-    if evidence.refused:
-        wanted = dict.fromkeys(refused.entry for refused in evidence.refused)
-        granted = list(dict.fromkeys((*policy.hosts, *wanted)))
-        return (
-            f"\nThe network of this tool does not include {', '.join(wanted)}.\n"
-            f"To grant it: {set_command(('tool', evidence.tool, 'network'), granted)}"
-        )
-    if not report.unreached or policy.network == "open":
-        return ""
-    if policy.network == "none":
-        return (
-            "\nThis tool has no network.\n"
-            f"To grant it: {set_command(('tool', evidence.tool, 'network'), ['HOST'])}"
-        )
-    return (
-        f"\nThis tool reaches {', '.join(policy.hosts)} by TCP, and no other host, port or protocol; without a port an entry "
-        "means 80 and 443."
+    return network.explained(
+        evidence.tool,
+        evidence.settings,
+        evidence.policy,
+        report.unreached,
+        evidence.refused,
+        evidence.attempts,
     )
 
 

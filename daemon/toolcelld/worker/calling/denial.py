@@ -1,48 +1,28 @@
 """Names the rule behind an exception that the cell's confinement caused.
 
-The kernel says only "Permission denied" or "No such file or directory", which reads like the fault of the file, of the
-program or of the web site. The text names what was refused and the command that says which rule refuses it.
+The kernel says only "Permission denied" or "No such file or directory", which reads like the fault of the file or of the
+program. The text names what was refused and the command that says which rule refuses it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
-import socket
 from collections.abc import Iterator
 from types import CodeType
-from typing import Final, cast
+from typing import Final
 
 from toolcell._results.exception_text import redacted
 from toolcelld.sandbox.guard.names import protected_name
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["denial", "is_unreached"]
+__all__ = ["denial"]
 
 _WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
-_NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EACCES, errno.EPERM})
 CAUSES_MAX: Final = 8
 VARIABLE_LETTERS_MAX: Final = 64
-SERVICES: Final = {"http": 80, "https": 443}
-DEFAULT_PORTS: Final = (0, 80, 443)
-"""Those that an entry without a port means, and none."""
 _NO_TERMINAL: Final = "The cell of this tool has no terminal to read from."
-_HOST: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}")
-WRAPPERS_MAX: Final = 12
-"""Exceptions that are looked at; requests wraps four times."""
-_UNREACHED: Final = frozenset(
-    {
-        errno.EAFNOSUPPORT,
-        errno.ENETUNREACH,
-        errno.EHOSTUNREACH,
-        errno.ENETDOWN,
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
-        errno.EADDRNOTAVAIL,
-    }
-)
 
 
 def denial(error: BaseException, tool: str, policy: SandboxPolicy, directory: str) -> str:
@@ -78,8 +58,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) -> str:
     names = [name for name in (error.filename, error.filename2) if isinstance(name, str) and name]
-    if not names:
-        return _network(error, tool, policy)
     for name in names:
         if "/" not in name and error.errno in (errno.ENOENT, errno.EACCES) and _is_program(error):
             return f"The cell finds no program {name!r} in its PATH. {_command(tool, name)}"
@@ -99,47 +77,6 @@ def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) ->
             shown = redacted(path, (directory,))
             return f"{shown} is hidden from the cell of this tool. {_command(tool, _subject(path, shown))}"
     return ""
-
-
-def _network(error: OSError, tool: str, policy: SandboxPolicy) -> str:
-    if policy.network == "open":
-        return ""
-    if isinstance(error, socket.gaierror | socket.herror) or error.errno in _NO_NETWORK:
-        what = "has no network" if policy.network == "none" else f"reaches only {', '.join(policy.hosts)}"
-        host, port = _tried(error) or ("HOST", 0)
-        written = f"[{host}]" if ":" in host else host
-        entry = written if port in DEFAULT_PORTS else f"{written}:{port}"
-        needed = ", ".join(f'"{each}"' for each in (*policy.hosts, entry))
-        return (
-            f"The cell of this tool {what}. {_command(tool, host)}\n"
-            f"To ask for it, write @tool(network=[{needed}]) in its file; to grant what is asked for: toolcell trust"
-        )
-    return ""
-
-
-def _tried(error: BaseException) -> tuple[str, int] | None:
-    """Return the host and the port, or 0, that were tried: the arguments of the function of `socket` or `asyncio` that failed."""
-    entry = error.__traceback__
-    found: tuple[object, object] | None = None
-    while entry is not None:
-        code, given = entry.tb_frame.f_code, entry.tb_frame.f_locals
-        if code is socket.getaddrinfo.__code__ or code.co_qualname == "BaseEventLoop.create_connection":
-            found = given.get("host"), given.get("port")
-        elif code is socket.create_connection.__code__ and isinstance(address := given.get("address"), tuple):
-            found = cast("tuple[object, object]", address[:2])
-        entry = entry.tb_next
-    if found is None:
-        return None
-    host, port = found
-    if isinstance(host, bytes):
-        host = host.decode("ascii", "replace")
-    if not isinstance(host, str) or not _HOST.fullmatch(host):
-        return None
-    if isinstance(port, str) and port in SERVICES:
-        port = SERVICES[port]
-    if isinstance(port, str) and port.isascii() and port.isdigit():
-        port = int(port[:5])
-    return host, port if type(port) is int and 0 < port < 2**16 else 0
 
 
 def _variable(error: BaseException) -> str:
@@ -203,21 +140,3 @@ def _around(path: str, places: tuple[str, ...]) -> str:
         if path == place or path.startswith(place.rstrip("/") + "/"):
             return place
     return ""
-
-
-def is_unreached(error: BaseException) -> bool:
-    """Return whether an exception, or one that it wraps, is a failure to resolve a name or to connect.
-
-    Libraries wrap the exception of the socket: as cause, as context, or in an attribute `reason` as urllib does.
-    """
-    pending: list[object] = [error]
-    for _ in range(WRAPPERS_MAX):
-        if not pending:
-            return False
-        one = pending.pop()
-        if isinstance(one, socket.gaierror) or (isinstance(one, OSError) and one.errno in _UNREACHED):
-            return True
-        if isinstance(one, BaseException):
-            pending += [one.__context__, one.__cause__, getattr(one, "reason", None)]
-            pending = [each for each in pending if isinstance(each, BaseException)]
-    return False

@@ -51,7 +51,7 @@ class Report(NamedTuple):
     result: Result
     ran: bool = True
     limit: RaisedLimit | None = None
-    unreached: bool = False
+    unreached: str | None = None
 
     @classmethod
     def from_text(
@@ -62,7 +62,7 @@ class Report(NamedTuple):
         details: object = None,
         ran: bool = True,
         limit: RaisedLimit | None = None,
-        unreached: bool = False,
+        unreached: str | None = None,
     ) -> Report:
         """Return a report whose result is one text.
 
@@ -72,7 +72,7 @@ class Report(NamedTuple):
             details: Any value, left out where it is no JSON; None by default.
             ran: Whether code of the tool has run; True by default.
             limit: The key of the limit that ended the call; None by default.
-            unreached: Whether it failed because a host was not reached; False by default.
+            unreached: The host that it failed to reach, empty where it is unknown; None by default: it failed otherwise.
         """
         encoded = None
         if details is not None:
@@ -134,7 +134,7 @@ class Report(NamedTuple):
             rss=usage.memory_peak_bytes,
             threads=usage.threads,
             limit=self.limit,
-            unreached=self.unreached or None,
+            unreached=self.unreached,
             fits=result.fits or None,
             changed=usage.changed or None,
             size=None if fits_one_frame else size,

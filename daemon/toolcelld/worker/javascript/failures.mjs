@@ -1,25 +1,12 @@
-// What an error of a tool says about its cell: the limit that it met, and whether a host was not reached.
+// What an error of a tool says about its cell: the limit that it met, and the host that was not reached.
 
 import fs from "node:fs";
 import os from "node:os";
 
-import { isA, membersOf, property } from "./thrown.mjs";
+import { property } from "./thrown.mjs";
+import { unreached } from "./unreached.mjs";
 
 const LIMITS = { EMFILE: "open_files", EFBIG: "file_size" };
-const UNREACHED = new Set([
-    "EAFNOSUPPORT",
-    "ENETUNREACH",
-    "EHOSTUNREACH",
-    "ENETDOWN",
-    "ECONNREFUSED",
-    "ECONNRESET",
-    "EADDRNOTAVAIL",
-    "ENOTFOUND",
-    "EAI_AGAIN",
-    "ConnectionRefused", // as the fetch of Bun says it
-    "FailedToOpenSocket",
-]);
-const WRAPPERS_MAX = 12; // errors that are looked at
 
 /** Returns the fields of a result's header for an error; `enclosure` is that of the cell. */
 export function fieldsOf(error, enclosure) {
@@ -27,7 +14,8 @@ export function fieldsOf(error, enclosure) {
     const code = property(error, "code");
     const limit = code === "ENOSPC" && wasFull(error, enclosure) ? "disk" : typeof code === "string" ? LIMITS[code] : undefined;
     if (limit !== undefined) found.limit = limit;
-    if (isUnreached(error)) found.unreached = true;
+    const place = unreached(error);
+    if (place !== undefined) found.unreached = place;
     return found;
 }
 
@@ -47,14 +35,4 @@ function isFull(place) {
     } catch {
         return false;
     }
-}
-
-function isUnreached(error) {
-    const pending = [error];
-    for (let looked = 0; pending.length && looked < WRAPPERS_MAX; looked += 1) {
-        const one = pending.pop();
-        if (UNREACHED.has(property(one, "code"))) return true;
-        if (isA(one, Error)) pending.push(property(one, "cause"), ...membersOf(one));
-    }
-    return false;
 }
