@@ -58,8 +58,9 @@ DESCRIBED_SECONDS_MAX = 40
 """How long sessions wait for descriptions when they open and reload; of the product's two seconds, other tests may take all."""
 LOGGED_MAX = 4000
 """Characters of a daemon's log that a failed test shows."""
-THREADS_MAX = 40
-"""asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor."""
+THREADS_MAX = 41
+"""asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor, and
+the records have one."""
 
 
 class Asks(Protocol):
