@@ -29,7 +29,7 @@ from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
 from toolcelld.cell.zygote import Zygote
-from toolcelld.config.load import Config, load
+from toolcelld.config.load import Config, changed_keys, load
 from toolcelld.environments.builder import Environments
 from toolcelld.environments.engine import ENGINES, engine_here
 from toolcelld.environments.kept import Kept, Place
@@ -325,7 +325,9 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     async def reload(self) -> tuple[int, int, list[Any]]:
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
-        self.config = await asyncio.to_thread(self._load_config)
+        before, self.config = self.config, await asyncio.to_thread(self._load_config)
+        changed = changed_keys(before, self.config)
+        self.services.decision("reload", f"changed: {', '.join(changed)}" if changed else "nothing changed")
         await asyncio.to_thread(self._fix_programs)
         trusts = await trust.recall(
             self.services.store

@@ -85,9 +85,8 @@ def _connect(path: str, schema: Schema, *, check: bool) -> sqlite3.Connection:
     )  # SQLite gives the WAL the same mode
     database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
-        database.execute(
-            "PRAGMA auto_vacuum = INCREMENTAL"
-        )  # of a new file; before anything is written to it
+        if not os.path.getsize(path):  # later it would have no effect but a write
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")
         database.execute("PRAGMA journal_mode = WAL")
         # A power failure may lose the last records, but not damage the file.
         database.execute("PRAGMA synchronous = NORMAL")

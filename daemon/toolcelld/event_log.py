@@ -85,6 +85,7 @@ class OperatorEvent:
     tool: str = ""
     message: str = ""
     details: Mapping[str, str] = field(default_factory=dict[str, str])  # further texts, by their names
+    about: object = None  # what it is about, for readers in this process
 
 
 class Broadcast(Generic[T]):

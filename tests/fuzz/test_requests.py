@@ -78,7 +78,7 @@ OTHERS: Final = tuple(
     for method in service.methods
     if not method.client_streaming
 )
-FOLLOWED: Final = {"WatchEvents", "TailLogs"}
+FOLLOWED: Final = {"WatchEvents", "FollowCalls", "TailLogs"}
 
 
 @pytest.fixture

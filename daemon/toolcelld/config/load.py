@@ -16,7 +16,7 @@ import os
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -50,7 +50,17 @@ from toolcelld.files.toml import TomlError, parse_toml
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["BUILT_IN_SOURCES", "PROJECT", "Config", "ConfigError", "Mistake", "dotted", "load", "shown"]
+__all__ = [
+    "BUILT_IN_SOURCES",
+    "PROJECT",
+    "Config",
+    "ConfigError",
+    "Mistake",
+    "changed_keys",
+    "dotted",
+    "load",
+    "shown",
+]
 
 PROJECT: Final = "project"
 """The source of the tools of projects; every other one is the user's own."""
@@ -377,3 +387,18 @@ def shown(value: object) -> str:
 def _clean(text: str) -> str:
     text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:64])
     return text if len(text) < 64 else f"{text[:60]}…"
+
+
+def changed_keys(before: Config, after: Config) -> list[str]:
+    """Return the keys that two configurations have other values of, or the tables that have no fixed keys."""
+    changed: list[str] = []
+    for name in (each.name for each in fields(Config)):
+        old, new = getattr(before, name), getattr(after, name)
+        if old == new:
+            continue
+        if isinstance(old, Section) and isinstance(new, Section):
+            keys = [(key, at.alias or key) for key, at in type(new).model_fields.items()]
+            changed += [f"{name}.{alias}" for key, alias in keys if getattr(old, key) != getattr(new, key)]
+        else:
+            changed.append(name)
+    return changed

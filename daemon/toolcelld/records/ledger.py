@@ -27,7 +27,7 @@ from toolcelld.records.tables import CALL_COLUMNS, OPEN_COLUMNS
 from toolcelld.records.writer import FAULTS, Writer
 from toolcelld.store import Notice
 
-__all__ = ["Records"]
+__all__ = ["UNRECORDED", "Records"]
 
 PRUNE_SECONDS: Final = 60.0
 """Between two looks at the bounds."""
@@ -90,9 +90,9 @@ class Records:
         return self._history.dropped + (self._writer.lost if self._writer is not None else 0)
 
     @property
-    def enabled(self) -> bool:
-        """Whether anything is recorded."""
-        return self._writer is not None
+    def fault(self) -> str:
+        """Why nothing can be recorded now; empty where it can, and where the configuration switches it off."""
+        return self._writer.fault if self._writer is not None else ""
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -105,8 +105,8 @@ class Records:
             for aside in files.names_aside(self.path)
             if os.path.exists(aside)
         ]
-        if self._writer is not None and self._writer.fault:
-            text = f"{self.path} cannot be written: {self._writer.fault}. Calls go on; {self.lost} records are lost."
+        if self.fault:
+            text = f"{self.path} cannot be written: {self.fault}. Calls go on; {self.lost} records are lost."
             found.append(Notice(text, "Make room, or mend the file system"))
         elif self.lost:
             text = f"{self.lost} records were lost since the daemon was started."

@@ -340,7 +340,15 @@ class ToolCell(rpc.ToolCellServicer):
                 RefusalReason.UNKNOWN_CALL, f"No running call {request.call_id[:128]!r}.", field="call_id"
             )
         session, call_id = found[0]
+        tool = session.calls[call_id].request.tool
         running = session.abort(call_id, stop_by_operator(request.reason))
+        self._services.decision(
+            "abort",
+            request.reason[:REASON_LETTERS_MAX],
+            tool=tool,
+            session_id=session.id,
+            call_id=call_id,
+        )
         return pb.AbortCallResponse(running=running, call_id=call_id)
 
     async def ReadOutput(

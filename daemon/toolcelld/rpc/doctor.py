@@ -29,12 +29,21 @@ from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.describer import Describer
+from toolcelld.records.ledger import Records
 from toolcelld.sandbox import namespaces
 from toolcelld.sandbox.policy import Enclosure
 from toolcelld.store import Store
 from toolcelld.worker import engine as worker
 
-__all__ = ["Diagnosis", "Finding", "diagnose", "look_at_engine", "look_at_inspector", "look_at_programs"]
+__all__ = [
+    "Diagnosis",
+    "Finding",
+    "diagnose",
+    "look_at_engine",
+    "look_at_inspector",
+    "look_at_programs",
+    "look_at_records",
+]
 
 
 State = Literal["in use", "available", "missing", "unknown"]
@@ -285,6 +294,15 @@ def _kept(kept: Sequence[KeptDirectory]) -> Finding:
     size = format_bytes(sum(usage.size_bytes for usage in unneeded))
     detail += f", {len(unneeded)} of them, of {size}, are asked for by no tool file"
     return Finding("host", "environments", "in use", detail, "toolcell prepare --remove-unused")
+
+
+def look_at_records(records: Records) -> tuple[Finding, ...]:
+    """Tell whether what happens is recorded. Blocks."""
+    if not records.section.enabled:
+        return (Finding("host", "records", "missing", "switched off by [records] enabled = false"),)
+    return tuple(
+        Finding("host", "records", "missing", notice.text, notice.remedy) for notice in records.notices
+    ) or (Finding("host", "records", "in use", f"{records.path} ({format_bytes(records.size_bytes)})"),)
 
 
 def _database(store: Store) -> Iterator[Finding]:

@@ -11,8 +11,6 @@ from typing import Final
 
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
-from toolcelld.calls.outcomes.history import CallSummary
-from toolcelld.calls.outcomes.shown_values import shown_arguments, shown_result
 from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
@@ -23,7 +21,13 @@ from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
-from toolcelld.rpc.doctor import diagnose, look_at_engine, look_at_inspector, look_at_programs
+from toolcelld.rpc.doctor import (
+    diagnose,
+    look_at_engine,
+    look_at_inspector,
+    look_at_programs,
+    look_at_records,
+)
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
 from toolcelld.rpc.preparation import prepare, remove_unused
@@ -35,8 +39,6 @@ __all__ = ["Operator"]
 
 logger = logging.getLogger(__name__)
 
-CALLS_DEFAULT: Final = 100
-CALLS_MAX: Final = 1000
 LINES_DEFAULT: Final = 100
 LINES_MAX: Final = 10_000
 LINES_PER_MESSAGE: Final = 50
@@ -71,6 +73,9 @@ class Operator(Steering):
             state_directory=daemon.options.state_directory,
             log=log_place(daemon.environment),
             disabled=[encode_disabled(tool) for _, tool in sorted(self._services.ruleset.disabled.items())],
+            records_bytes=daemon.records.size_bytes,
+            records_lost=daemon.records.lost,
+            records_fault=daemon.records.fault,
         )
 
     async def ListSessions(
@@ -118,65 +123,27 @@ class Operator(Steering):
         )
 
     async def ListCalls(self, request: pb.ListCallsRequest, context: Context) -> pb.ListCallsResponse:
-        most = min(request.limit or CALLS_DEFAULT, CALLS_MAX)
-        found: list[CallSummary] = []
-        for call in self._calls():
-            if request.session_id and call.session_id != request.session_id:
-                continue
-            if request.tool and call.tool != request.tool:
-                continue
-            found.append(call)
-            if len(found) == most:
-                break
-        return pb.ListCallsResponse(calls=[call_info(call) for call in found])
+        return pb.ListCallsResponse(calls=map(call_info, await self._history.calls(request)))
+
+    async def FollowCalls(
+        self, request: pb.FollowCallsRequest, context: Context
+    ) -> AsyncIterator[pb.FollowCallsResponse]:
+        async for call in self._history.follow_calls(request):
+            yield call
 
     async def GetCall(self, request: pb.GetCallRequest, context: Context) -> pb.GetCallResponse:
         async with refusals(context):
-            call = self._find_call(request.call_id)
-            story = [pb.StoryLine(time=timestamp(when), text=text) for when, text in call.story]
-            return pb.GetCallResponse(
-                call=call_info(call),
-                story=story,
-                arguments=shown_arguments(call.arguments, call.arguments_bytes),
-                arguments_bytes=call.arguments_bytes,
-                result=shown_result(call.result, call.result_bytes),
-                result_bytes=call.result_bytes,
-            )
+            return await self._history.call(request.call_id)
         raise AssertionError
 
-    def _find_call(self, beginning: str) -> CallSummary:
-        found = {
-            call.call_id: call for call in self._calls() if beginning and call.call_id.startswith(beginning)
-        }
-        if beginning in found:
-            return found[beginning]
-        if len(found) == 1:
-            return next(iter(found.values()))
-        problem = (
-            f"{len(found)} calls begin with {beginning[:128]!r}; say more of it."
-            if found
-            else f"No call {beginning[:128]!r} is running or remembered."
-        )
-        raise Refusal(RefusalReason.UNKNOWN_CALL, problem, field="call_id")
+    async def ListEvents(self, request: pb.ListEventsRequest, context: Context) -> pb.ListEventsResponse:
+        return await self._history.events(request)
 
     async def WatchEvents(
         self, request: pb.WatchEventsRequest, context: Context
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        with self._services.happenings.follow() as happenings:
-            async for happening, lost in happenings:
-                if lost:
-                    yield pb.WatchEventsResponse(time=timestamp(happening.time), type="gap", count=lost)
-                if request.session_id and happening.session_id != request.session_id:
-                    continue
-                yield pb.WatchEventsResponse(
-                    time=timestamp(happening.time),
-                    type=happening.type,
-                    session_id=happening.session_id,
-                    call_id=happening.call_id,
-                    worker_id=happening.worker_id,
-                    tool=happening.tool,
-                    message=happening.message,
-                )
+        async for event in self._history.watch(request):
+            yield event
 
     async def TailLogs(
         self, request: pb.TailLogsRequest, context: Context
@@ -256,9 +223,13 @@ class Operator(Steering):
                 logger.warning(
                     "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
                 )
+            granted = encode_trusted(trusted)
+            gets = [*map("network {}".format, granted.network), *map("secret {}".format, granted.secrets)]
+            text = f"{trusted.directory}{', only its code of now' if request.pinned else ''}: {', '.join(gets) or 'nothing more'}"
+            self._services.decision("trust", text)
             # What could not be seen of its files before can be seen with their own interpreter and secrets.
             await self._services.catalogs.describe_anew(trusted.directory, wait_seconds=LOOK_SECONDS_MAX)
-            return pb.TrustResponse(trust=encode_trusted(trusted), ends_with_daemon=not kept)
+            return pb.TrustResponse(trust=granted, ends_with_daemon=not kept)
         raise AssertionError
 
     async def _project(self, directory: str) -> Project:
@@ -276,6 +247,9 @@ class Operator(Steering):
                 )
             directory = await asyncio.to_thread(os.path.realpath, request.directory)  # it may be gone by now
             was_trusted = directory in self._services.ruleset.trusts.by_directory
+            self._services.decision(
+                "revoke", f"{directory}{'' if was_trusted else ', which was not trusted'}"
+            )
             if not await self._daemon.distrust(directory):
                 raise Refusal(
                     RefusalReason.BAD_REQUEST,
@@ -357,6 +331,7 @@ class Operator(Steering):
             await look_at_engine(self._services.ruleset, self._services.describer),
             *await asyncio.to_thread(look_at_programs, self._services.ruleset),
             await asyncio.to_thread(look_at_inspector),
+            *await asyncio.to_thread(look_at_records, daemon.records),
         )
         kept = await daemon.kept.look()
         found = diagnose(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 import grpc.aio
 
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
-from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.calls.outcomes.outcome import Stop
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
@@ -23,6 +22,7 @@ from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.disabled import DISABLED_MAX, DisabledTool, in_a_line
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals, stop_by_operator
+from toolcelld.rpc.history import History
 from toolcelld.rpc.messages.encoding import timestamp
 from toolcelld.sessions.admission import find_tool
 from toolcelld.sessions.session import Session
@@ -44,6 +44,7 @@ class Steering(rpc.OperatorServicer):
         self._daemon = daemon
         self._services = daemon.services
         self._sessions = daemon.sessions
+        self._history = History(daemon)
 
     async def AbortCalls(self, request: pb.AbortCallsRequest, context: Context) -> pb.AbortCallsResponse:
         async with refusals(context):
@@ -58,7 +59,14 @@ class Steering(rpc.OperatorServicer):
                 begins = f"{len(sessions)} sessions begin with {request.session_id[:128]!r}"
                 raise Refusal(RefusalReason.UNKNOWN_SESSION, f"{begins}.", field="session_id")
             stop = stop_by_operator(request.reason)
-            return pb.AbortCallsResponse(call_ids=self._abort(sessions, request.tool, stop))
+            aborted = self._abort(sessions, request.tool, stop)
+            self._services.decision(
+                "abort",
+                f"{len(aborted)} calls, {stop.text}",
+                tool=request.tool,
+                session_id=sessions[0].id if request.session_id else "",
+            )
+            return pb.AbortCallsResponse(call_ids=aborted)
         raise AssertionError
 
     @staticmethod
@@ -141,6 +149,7 @@ class Steering(rpc.OperatorServicer):
                 retired += 1
             else:
                 retiring += 1
+        self._services.decision("restart", f"{retired + retiring} workers", tool=request.tool)
         return pb.RestartWorkersResponse(retired=retired, retiring=retiring)
 
     async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
@@ -157,19 +166,14 @@ class Steering(rpc.OperatorServicer):
                 self._services.happenings.publish(
                     OperatorEvent("tool.released", tool=found.stem, message=found.path)
                 )
+                self._services.decision("release", found.path, tool=found.stem)
             return pb.ReleaseResponse(released=map(encode_quarantined, released))
         raise AssertionError
-
-    def _calls(self) -> Iterator[CallSummary]:
-        for session in self._sessions.all:
-            for call in list(session.calls.values()):
-                yield call.summary()
-        yield from self._sessions.recent
 
     def _paths_of(self, tool: str) -> set[str]:
         return {
             found.path for session in self._sessions.all if (found := session.catalog.find(tool)) is not None
-        } | {call.path for call in self._calls() if call.tool == tool}
+        } | {call.path for call in self._history.in_memory() if call.tool == tool}
 
     async def _look(self, directory: str) -> Catalog:
         pin = await self._pin(directory)

@@ -281,7 +281,7 @@ class Session(Machine[SessionState, SessionEvent]):
             plan = None if waits else self._plan(request)
         except Refusal as refusal:
             if refusal.reason is not RefusalReason.CALL_EXISTS and call_id not in self.calls:
-                self._sessions.recent.refuse(Call(request, self).refused(refusal))
+                self._refused(Call(request, self).refused(refusal))
             raise
         call = self.calls[call_id] = Call(request, self, digest)
         self._sessions.recent.feed_records(call)
@@ -297,6 +297,22 @@ class Session(Machine[SessionState, SessionEvent]):
             call.run_clock()
         for path, text in list(self.services.packages.preparing.items()):
             self.prepare(path, text)
+
+    def _refused(self, summary: CallSummary) -> None:
+        """Remember a call that is not admitted, for operators."""
+        self._sessions.recent.refuse(summary)
+        if self.services.happenings.readers:
+            reason, session, call = summary.refusal[0], self.id, summary.call_id
+            self.services.happenings.publish(
+                OperatorEvent(
+                    "call.refused",
+                    session_id=session,
+                    call_id=call,
+                    tool=summary.tool,
+                    message=reason,
+                    about=summary,
+                )
+            )
 
     def _rejoin(self, call_id: str, digest: bytes) -> None:
         """Send again what is told of a known call. Raises `Refusal` for other arguments."""
@@ -481,6 +497,7 @@ class Session(Machine[SessionState, SessionEvent]):
                     tool=summary.tool,
                     worker_id=summary.worker_id,
                     message=str(outcome) if outcome is not None else "",
+                    about=summary,
                 )
             )
         if self.state is SessionState.CLOSING:

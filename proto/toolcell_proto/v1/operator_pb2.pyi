@@ -66,6 +66,9 @@ class GetStatusResponse(_message.Message):
     STATE_DIRECTORY_FIELD_NUMBER: _builtins.int
     LOG_FIELD_NUMBER: _builtins.int
     DISABLED_FIELD_NUMBER: _builtins.int
+    RECORDS_BYTES_FIELD_NUMBER: _builtins.int
+    RECORDS_LOST_FIELD_NUMBER: _builtins.int
+    RECORDS_FAULT_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"starting", "serving", "draining" or "stopped"."""
     version: _builtins.str
@@ -102,6 +105,12 @@ class GetStatusResponse(_message.Message):
     """The directory of its outputs and records."""
     log: _builtins.str
     """The file that its log goes to, "journal" for that of systemd, or empty for a terminal or a pipe."""
+    records_bytes: _builtins.int
+    """What the records take on disk."""
+    records_lost: _builtins.int
+    """What could not be recorded since its start."""
+    records_fault: _builtins.str
+    """Why nothing can be recorded now; empty where it can, and where the configuration switches it off."""
     @_builtins.property
     def started(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
@@ -138,10 +147,13 @@ class GetStatusResponse(_message.Message):
         state_directory: _builtins.str = ...,
         log: _builtins.str = ...,
         disabled: _abc.Iterable[Global___DisabledTool] | None = ...,
+        records_bytes: _builtins.int = ...,
+        records_lost: _builtins.int = ...,
+        records_fault: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "disabled", b"disabled", "kill_method", b"kill_method", "log", b"log", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "disabled", b"disabled", "kill_method", b"kill_method", "log", b"log", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "records_bytes", b"records_bytes", "records_fault", b"records_fault", "records_lost", b"records_lost", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -472,33 +484,181 @@ Global___WorkerInfo: _TypeAlias = WorkerInfo  # noqa: Y015
 
 @_typing.final
 class ListCallsRequest(_message.Message):
-    """Requests calls."""
+    """Requests calls. Of a filter that is not set, all are."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     TOOL_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """Only calls of this session."""
     tool: _builtins.str
     """Only calls of this tool."""
     limit: _builtins.int
     """The maximum number of calls, up to 1000; 0 is 100."""
+    agent: _builtins.str
+    """Only calls of this agent, as its session names it."""
+    outcome: _builtins.str
+    """Only calls that ended so: "ok", another kind of outcome in lower case, "refused", "lost" (its daemon ended before it),
+    or a cause, such as "SIGSEGV", "operator" or "UNKNOWN_TOOL".
+    """
+    failed: _builtins.bool
+    """Only calls that have ended and not with "ok"."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only calls that run, or have ended at this time or later."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """Only calls that have ended before this time."""
+
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         tool: _builtins.str = ...,
         limit: _builtins.int = ...,
+        agent: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        failed: _builtins.bool = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "session_id", b"session_id", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "failed", b"failed", "limit", b"limit", "outcome", b"outcome", "session_id", b"session_id", "since", b"since", "tool", b"tool", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListCallsRequest: _TypeAlias = ListCallsRequest  # noqa: Y015
+
+@_typing.final
+class FollowCallsRequest(_message.Message):
+    """Requests calls as they end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILTER_FIELD_NUMBER: _builtins.int
+    ONLY_NEW_FIELD_NUMBER: _builtins.int
+    only_new: _builtins.bool
+    """Whether earlier ones are left out."""
+    @_builtins.property
+    def filter(self) -> Global___ListCallsRequest:
+        """Which calls. Its limit is that of the earlier ones; `until` has no effect."""
+
+    def __init__(
+        self,
+        *,
+        filter: Global___ListCallsRequest | None = ...,
+        only_new: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "only_new", b"only_new"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowCallsRequest: _TypeAlias = FollowCallsRequest  # noqa: Y015
+
+@_typing.final
+class FollowCallsResponse(_message.Message):
+    """A call that has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def call(self) -> _toolcell_pb2.CallInfo:
+        """The call."""
+
+    def __init__(
+        self,
+        *,
+        call: _toolcell_pb2.CallInfo | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowCallsResponse: _TypeAlias = FollowCallsResponse  # noqa: Y015
+
+@_typing.final
+class ListEventsRequest(_message.Message):
+    """Requests events. Of a filter that is not set, all are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    type: _builtins.str
+    """Only events of this type; "decision." for all decisions of a person."""
+    session_id: _builtins.str
+    """Only events of this session."""
+    tool: _builtins.str
+    """Only events of this tool."""
+    limit: _builtins.int
+    """The maximum number of events, up to 1000; 0 is 100."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only events of this time or later."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """Only events before this time."""
+
+    def __init__(
+        self,
+        *,
+        type: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "session_id", b"session_id", "since", b"since", "tool", b"tool", "type", b"type", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEventsRequest: _TypeAlias = ListEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListEventsResponse(_message.Message):
+    """Events."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___WatchEventsResponse]:
+        """The events, the newest first."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___WatchEventsResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEventsResponse: _TypeAlias = ListEventsResponse  # noqa: Y015
 
 @_typing.final
 class ListCallsResponse(_message.Message):
@@ -631,16 +791,24 @@ class WatchEventsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    RECORDED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """Only events of this session; empty is all."""
+    type: _builtins.str
+    """Only events of this type; "decision." for all decisions of a person. Empty is all."""
+    recorded: _builtins.bool
+    """Whether the events are left out that the records do not have: those of calls, started workers and changed catalogs."""
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
+        type: _builtins.str = ...,
+        recorded: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["recorded", b"recorded", "session_id", b"session_id", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -652,6 +820,26 @@ class WatchEventsResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class DetailsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TIME_FIELD_NUMBER: _builtins.int
     TYPE_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
@@ -660,10 +848,12 @@ class WatchEventsResponse(_message.Message):
     TOOL_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
     type: _builtins.str
     """The type: "session.opened", "session.detached", "session.closed", "call.accepted", "call.started", "call.ended",
-    "worker.started", "worker.dead", "tool.quarantined", "tool.released", "decision.disable", "decision.enable",
-    "catalog.changed", "config.reloaded", "gap".
+    "call.refused", "worker.started", "worker.dead", "tool.quarantined", "tool.released", "catalog.changed",
+    "config.reloaded", "gap"; a decision of a person: "decision." with "trust", "revoke", "abort", "release", "restart", "disable",
+    "enable", "reload"; only of the records: "daemon.started", "daemon.stopped", "daemon.lost" (found by the next one).
     """
     session_id: _builtins.str
     """The session, if the event concerns one."""
@@ -681,6 +871,10 @@ class WatchEventsResponse(_message.Message):
     def time(self) -> _timestamp_pb2.Timestamp:
         """The time of the event."""
 
+    @_builtins.property
+    def details(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Further texts, for display: of a worker's death its "cause" if it crashed, its "exit" and the end of its "stderr"."""
+
     def __init__(
         self,
         *,
@@ -692,10 +886,11 @@ class WatchEventsResponse(_message.Message):
         tool: _builtins.str = ...,
         message: _builtins.str = ...,
         count: _builtins.int = ...,
+        details: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "count", b"count", "message", b"message", "session_id", b"session_id", "time", b"time", "tool", b"tool", "type", b"type", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "count", b"count", "details", b"details", "message", b"message", "session_id", b"session_id", "time", b"time", "tool", b"tool", "type", b"type", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -55,10 +55,20 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListCallsRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListCallsResponse.FromString,
                 _registered_method=True)
+        self.FollowCalls = channel.unary_stream(
+                '/toolcell.v1.Operator/FollowCalls',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.FollowCallsRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.FollowCallsResponse.FromString,
+                _registered_method=True)
         self.GetCall = channel.unary_unary(
                 '/toolcell.v1.Operator/GetCall',
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.GetCallRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.GetCallResponse.FromString,
+                _registered_method=True)
+        self.ListEvents = channel.unary_unary(
+                '/toolcell.v1.Operator/ListEvents',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListEventsRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListEventsResponse.FromString,
                 _registered_method=True)
         self.WatchEvents = channel.unary_stream(
                 '/toolcell.v1.Operator/WatchEvents',
@@ -163,7 +173,15 @@ class OperatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListCalls(self, request, context):
-        """Lists running and recent calls, the newest first.
+        """Lists running calls, and those that have ended, also under earlier daemons, as far as the records go.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FollowCalls(self, request, context):
+        """Streams calls as they end: first those that ListCalls would list and that have ended, the oldest first, then new ones.
+        A slow reader loses the oldest calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -171,6 +189,13 @@ class OperatorServicer(object):
 
     def GetCall(self, request, context):
         """Returns one call with its events.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEvents(self, request, context):
+        """Lists the events of the records: starts and ends of daemons, sessions, deaths of workers, quarantines, decisions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -306,10 +331,20 @@ def add_OperatorServicer_to_server(servicer, server):
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListCallsRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListCallsResponse.SerializeToString,
             ),
+            'FollowCalls': grpc.unary_stream_rpc_method_handler(
+                    servicer.FollowCalls,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.FollowCallsRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.FollowCallsResponse.SerializeToString,
+            ),
             'GetCall': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCall,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.GetCallRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.GetCallResponse.SerializeToString,
+            ),
+            'ListEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEvents,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListEventsRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListEventsResponse.SerializeToString,
             ),
             'WatchEvents': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchEvents,
@@ -507,6 +542,33 @@ class Operator(object):
             _registered_method=True)
 
     @staticmethod
+    def FollowCalls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toolcell.v1.Operator/FollowCalls',
+            toolcell__proto_dot_v1_dot_operator__pb2.FollowCallsRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.FollowCallsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetCall(request,
             target,
             options=(),
@@ -523,6 +585,33 @@ class Operator(object):
             '/toolcell.v1.Operator/GetCall',
             toolcell__proto_dot_v1_dot_operator__pb2.GetCallRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.GetCallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/ListEvents',
+            toolcell__proto_dot_v1_dot_operator__pb2.ListEventsRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.ListEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

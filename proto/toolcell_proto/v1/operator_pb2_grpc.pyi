@@ -25,9 +25,15 @@ class OperatorStub:
     ListWorkers: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListWorkersRequest, _operator_pb2.ListWorkersResponse]
     """Lists the workers."""
     ListCalls: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListCallsRequest, _operator_pb2.ListCallsResponse]
-    """Lists running and recent calls, the newest first."""
+    """Lists running calls, and those that have ended, also under earlier daemons, as far as the records go."""
+    FollowCalls: _aio.UnaryStreamMultiCallable[_operator_pb2.FollowCallsRequest, _operator_pb2.FollowCallsResponse]
+    """Streams calls as they end: first those that ListCalls would list and that have ended, the oldest first, then new ones.
+    A slow reader loses the oldest calls.
+    """
     GetCall: _aio.UnaryUnaryMultiCallable[_operator_pb2.GetCallRequest, _operator_pb2.GetCallResponse]
     """Returns one call with its events."""
+    ListEvents: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListEventsRequest, _operator_pb2.ListEventsResponse]
+    """Lists the events of the records: starts and ends of daemons, sessions, deaths of workers, quarantines, decisions."""
     WatchEvents: _aio.UnaryStreamMultiCallable[_operator_pb2.WatchEventsRequest, _operator_pb2.WatchEventsResponse]
     """Streams new events of all sessions. A slow reader loses the oldest events, and is told how many."""
     TailLogs: _aio.UnaryStreamMultiCallable[_operator_pb2.TailLogsRequest, _operator_pb2.TailLogsResponse]
@@ -96,7 +102,17 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_pb2.ListCallsRequest,
         context: _aio.ServicerContext[_operator_pb2.ListCallsRequest, _abc.Awaitable[_operator_pb2.ListCallsResponse]],
     ) -> _abc.Awaitable[_operator_pb2.ListCallsResponse]:
-        """Lists running and recent calls, the newest first."""
+        """Lists running calls, and those that have ended, also under earlier daemons, as far as the records go."""
+
+    @_abc_1.abstractmethod
+    def FollowCalls(
+        self,
+        request: _operator_pb2.FollowCallsRequest,
+        context: _aio.ServicerContext[_operator_pb2.FollowCallsRequest, _abc.AsyncIterator[_operator_pb2.FollowCallsResponse]],
+    ) -> _abc.AsyncIterator[_operator_pb2.FollowCallsResponse]:
+        """Streams calls as they end: first those that ListCalls would list and that have ended, the oldest first, then new ones.
+        A slow reader loses the oldest calls.
+        """
 
     @_abc_1.abstractmethod
     def GetCall(
@@ -105,6 +121,14 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_operator_pb2.GetCallRequest, _abc.Awaitable[_operator_pb2.GetCallResponse]],
     ) -> _abc.Awaitable[_operator_pb2.GetCallResponse]:
         """Returns one call with its events."""
+
+    @_abc_1.abstractmethod
+    def ListEvents(
+        self,
+        request: _operator_pb2.ListEventsRequest,
+        context: _aio.ServicerContext[_operator_pb2.ListEventsRequest, _abc.Awaitable[_operator_pb2.ListEventsResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.ListEventsResponse]:
+        """Lists the events of the records: starts and ends of daemons, sessions, deaths of workers, quarantines, decisions."""
 
     @_abc_1.abstractmethod
     def WatchEvents(

@@ -2005,6 +2005,9 @@ class CallInfo(_message.Message):
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     REFUSAL_REASON_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     session_id: _builtins.str
@@ -2029,6 +2032,10 @@ class CallInfo(_message.Message):
     """For a refused call, which has no outcome: the reason, as in ErrorInfo."""
     refusal: _builtins.str
     """What was refused and why, for display."""
+    path: _builtins.str
+    """The path of the tool's file; empty where it is not known."""
+    digest: _builtins.str
+    """The digest of its code."""
     @_builtins.property
     def accepted(self) -> _timestamp_pb2.Timestamp:
         """When it was accepted."""
@@ -2036,6 +2043,10 @@ class CallInfo(_message.Message):
     @_builtins.property
     def outcome(self) -> Global___Outcome:
         """The outcome without its body, once the call has ended."""
+
+    @_builtins.property
+    def ended(self) -> _timestamp_pb2.Timestamp:
+        """When it ended, once it has."""
 
     def __init__(
         self,
@@ -2054,10 +2065,13 @@ class CallInfo(_message.Message):
         message_id: _builtins.str = ...,
         refusal_reason: _builtins.str = ...,
         refusal: _builtins.str = ...,
+        path: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        ended: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ended", b"ended", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "agent", b"agent", "agent_name", b"agent_name", "agent_session_id", b"agent_session_id", "call_id", b"call_id", "directory", b"directory", "message_id", b"message_id", "outcome", b"outcome", "refusal", b"refusal", "refusal_reason", b"refusal_reason", "session_id", b"session_id", "state", b"state", "tool", b"tool", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "agent", b"agent", "agent_name", b"agent_name", "agent_session_id", b"agent_session_id", "call_id", b"call_id", "digest", b"digest", "directory", b"directory", "ended", b"ended", "message_id", b"message_id", "outcome", b"outcome", "path", b"path", "refusal", b"refusal", "refusal_reason", b"refusal_reason", "session_id", b"session_id", "state", b"state", "tool", b"tool", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -5,7 +5,7 @@ A command imports its implementation when it runs, so that `toolcell version` an
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -17,6 +17,32 @@ from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.options import Ending, HttpOptions, command, everywhere
 
 __all__ = ["app"]
+
+ToolOption: TypeAlias = Annotated[
+    str, typer.Option("--tool", help="Only of this tool.", autocompletion=completing.tools)
+]
+SessionOption: TypeAlias = Annotated[
+    str, typer.Option("--session", help="Only of this session.", autocompletion=completing.sessions)
+]
+SinceOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S", parser=calling.seconds, help='Only of the last S seconds, or "10m", "2h", "7d".'
+    ),
+]
+UntilOption: TypeAlias = Annotated[
+    float | None, typer.Option(metavar="S", parser=calling.seconds, help="Only of before that time ago.")
+]
+LimitOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "-n",
+        metavar="N",
+        parser=calling.rows,
+        help="At most N, up to 1000; default: 100.",
+        show_default=False,
+    ),
+]
 
 app = typer.Typer(
     name="toolcell",
@@ -78,11 +104,75 @@ def calls(
     call: Annotated[
         str | None, typer.Argument(help="A call id or a prefix of it.", autocompletion=completing.calls)
     ] = None,
+    tool: ToolOption = "",
+    session: SessionOption = "",
+    agent: Annotated[str, typer.Option(help="Only of this agent, as AGENT shows it.")] = "",
+    outcome: Annotated[
+        str, typer.Option(metavar="KIND|CAUSE", help="Only those that ended so, as STATE shows it.")
+    ] = "",
+    since: SinceOption = None,
+    until: UntilOption = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that did not end well.")] = False,
+    limit: LimitOption = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing calls as they end.")] = False,
 ) -> Ending:
-    """List running and recent calls, or show the history of one."""
+    """List running and earlier calls, or show the history of one."""
+    from toolcell.cli._command_line import records
     from toolcell.cli.calls import listing
 
-    return listing.calls(context, call)
+    request = records.calls_request(
+        tool=tool,
+        session=session,
+        agent=agent,
+        outcome=outcome,
+        failed=failed,
+        since=since,
+        until=until,
+        limit=limit,
+    )
+    return listing.calls(context, call, request, follow=follow)
+
+
+@app.command(cls=Command)
+@command
+def events(
+    context: CommandContext,
+    kind: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help='Only of this type, such as "worker.dead".')
+    ] = "",
+    tool: ToolOption = "",
+    session: SessionOption = "",
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new events.")] = False,
+) -> Ending:
+    """Show what has happened: sessions, deaths of workers, starts and ends of the daemon, decisions."""
+    from toolcell.cli._command_line import records
+    from toolcell.cli.calls import events
+
+    request = records.events_request(
+        kind=kind, tool=tool, session=session, since=since, until=until, limit=limit
+    )
+    return events.events(context, request, follow=follow)
+
+
+@app.command(cls=Command)
+@command
+def audit(
+    context: CommandContext,
+    tool: ToolOption = "",
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new decisions.")] = False,
+) -> Ending:
+    """Show what people have decided: trust, aborts, reloads and the like."""
+    from toolcell.cli._command_line import records
+    from toolcell.cli.calls import events
+
+    request = records.events_request(kind=events.DECISIONS, tool=tool, since=since, until=until, limit=limit)
+    return events.events(context, request, follow=follow)
 
 
 @app.command(cls=Command)

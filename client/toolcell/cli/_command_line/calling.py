@@ -11,9 +11,10 @@ from toolcell.cli._command_line import completion as completing
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.options import Ending, command
 
-__all__ = ["call", "dev", "entries", "run_tests", "seconds"]
+__all__ = ["call", "dev", "entries", "rows", "run_tests", "seconds"]
 
 ENTRIES_MAX: Final = 10_000
+ROWS_MAX: Final = 1000
 
 
 def seconds(text: str) -> float:
@@ -28,6 +29,13 @@ def entries(text: str) -> int:
     """Read a number of entries of the log."""
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) <= ENTRIES_MAX):
         raise typer.BadParameter(f"{text} is no whole number from 0 to {ENTRIES_MAX}.")
+    return int(text)
+
+
+def rows(text: str) -> int:
+    """Read a number of calls or events."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 0 < int(text) <= ROWS_MAX):
+        raise typer.BadParameter(f"{text} is no whole number from 1 to {ROWS_MAX}.")
     return int(text)
 
 

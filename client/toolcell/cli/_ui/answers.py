@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     CallInfo: TypeAlias = pb.CallInfo | Record
 
-__all__ = ["outcome_of", "print_calls", "print_status", "print_story", "print_workers"]
+__all__ = ["outcome_of", "print_calls", "print_ended", "print_status", "print_story", "print_workers"]
 
 
 def outcome_of(call: CallInfo) -> Outcome | None:
@@ -66,6 +66,17 @@ def print_calls(found: Sequence[CallInfo]) -> None:
         right=("RAN",),
         wrap=("TOOL", "STATE", "DIRECTORY"),
         empty="There are no calls to show.",
+    )
+
+
+def print_ended(call: CallInfo) -> None:
+    """Print a call that has ended as one line."""
+    ended = time_of(call.ended)
+    when = f"{ended.astimezone():%Y-%m-%d %H:%M:%S}" if ended is not None else "-"
+    ran = f", {format_seconds(call.outcome.facts.run_seconds)}" if call.HasField("outcome") else ""
+    print_prose(
+        f"{when} {clean(call.call_id)} {clean(call.tool)}: {clean(_ending(call))}{ran}, "
+        f"{clean(_agent(call))} in {clean(call.directory)}"
     )
 
 
@@ -200,5 +211,13 @@ def _status(found: op.GetStatusResponse | Record) -> Iterator[tuple[str, str]]:
     quota = f" of at most {format_bytes(found.spill_quota_bytes)}" if found.spill_quota_bytes else ""
     yield "state", f"{found.state_directory} ({format_bytes(found.spill_bytes)}{quota} of outputs)"
     journal = "the journal: journalctl --user -u toolcelld"
+    if found.records_fault:
+        yield (
+            "records",
+            f"cannot be written, {found.records_lost} are lost: {clean(found.records_fault)}; see toolcell doctor",
+        )
+    elif found.records_bytes:
+        lost = f", {found.records_lost} could not be written: toolcell doctor" if found.records_lost else ""
+        yield "records", f"{format_bytes(found.records_bytes)}{lost}"
     yield "log", journal if found.log == "journal" else found.log or "where it was started"
     yield "config", ", ".join(found.config_files) or "none: the defaults"

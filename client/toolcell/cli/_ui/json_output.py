@@ -6,8 +6,9 @@ A call's outcome and an output that was cut look as they do in `toolcell.client`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -58,6 +59,8 @@ def _value(message: Message, name: str) -> Any:
         return time.isoformat().replace("+00:00", "Z") if time else None
     if isinstance(value, Message):
         return record(value) if message.HasField(name) else None
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, str]", value))
     if isinstance(value, str):
         return value if value or name in TEXTS else None
     if isinstance(value, int | float):

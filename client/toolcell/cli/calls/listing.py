@@ -5,12 +5,13 @@ A plural noun lists, a noun with a name shows one. Without a daemon there is not
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from toolcell._units import format_bytes
-from toolcell.cli._ui.answers import outcome_of, print_calls, print_story, print_workers
+from toolcell.cli._ui.answers import outcome_of, print_calls, print_ended, print_story, print_workers
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import ago, clean, time_of
@@ -23,16 +24,40 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 __all__ = ["calls", "ps", "sessions"]
 
 
-async def calls(context: CommandContext, call_id: str | None) -> Exit:
-    """Running and recent calls, or the whole story of one."""
+async def calls(
+    context: CommandContext,
+    call_id: str | None,
+    request: op.ListCallsRequest | None = None,
+    *,
+    follow: bool = False,
+) -> Exit:
+    """Running and earlier calls, or the whole story of one.
+
+    Args:
+        context: The command's options.
+        call_id: The one whose story is wanted; None for a list.
+        request: Which calls; default: the last hundred.
+        follow: Whether to print calls as they end until interrupted.
+    """
+    request = request or op.ListCallsRequest()
+    if call_id is not None and (follow or request != op.ListCallsRequest()):
+        raise Failure(
+            Exit.USAGE, "usage", "One call is shown whole.", "Leave out its id, or the other options."
+        )
     async with operator(context) as client:
+        if follow:
+            following = op.FollowCallsRequest(filter=request)
+            async for ended in client.watch(client.operator.FollowCalls, following):
+                print_json(_record(ended.call)) if context.as_json else print_ended(ended.call)
+                sys.stdout.flush()
+            return Exit.OK
         if call_id is not None:
             answer = await client.ask(client.operator.GetCall, op.GetCallRequest(call_id=call_id))
             print_json(record(answer) | {"call": _record(answer.call)}) if context.as_json else print_story(
                 answer
             )
             return Exit.OK
-        found = (await client.ask(client.operator.ListCalls, op.ListCallsRequest())).calls
+        found = (await client.ask(client.operator.ListCalls, request)).calls
     if context.as_json:
         print_json({"calls": [_record(call) for call in found]})
     else:

@@ -51,6 +51,8 @@ class OperatorMethods:
     ListSessions: Final = _operator("ListSessions", op.ListSessionsRequest, op.ListSessionsResponse)
     ListWorkers: Final = _operator("ListWorkers", op.ListWorkersRequest, op.ListWorkersResponse)
     ListCalls: Final = _operator("ListCalls", op.ListCallsRequest, op.ListCallsResponse)
+    FollowCalls: Final = _operator("FollowCalls", op.FollowCallsRequest, op.FollowCallsResponse)
+    ListEvents: Final = _operator("ListEvents", op.ListEventsRequest, op.ListEventsResponse)
     GetCall: Final = _operator("GetCall", op.GetCallRequest, op.GetCallResponse)
     WatchEvents: Final = _operator("WatchEvents", op.WatchEventsRequest, op.WatchEventsResponse)
     TailLogs: Final = _operator("TailLogs", op.TailLogsRequest, op.TailLogsResponse)

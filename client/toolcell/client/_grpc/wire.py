@@ -235,6 +235,9 @@ GET_STATUS_RESPONSE: Table = {
     19: ("state_directory", "string"),
     20: ("log", "string"),
     21: ("*disabled", {1: ("tool", "string"), 2: ("since", TIMESTAMP), 3: ("reason", "string")}),
+    22: ("records_bytes", "uint"),
+    23: ("records_lost", "uint"),
+    24: ("records_fault", "string"),
 }
 LIST_TOOLS_REQUEST: Table = {1: ("directory", "string")}
 LIST_TOOLS_RESPONSE: Table = {

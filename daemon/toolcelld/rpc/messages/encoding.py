@@ -204,6 +204,9 @@ def call_info(call: CallSummary) -> pb.CallInfo:
         message_id=call.message_id,
         refusal_reason=call.refusal[0],
         refusal=call.refusal[1],
+        path=call.path.encode(errors="backslashreplace").decode(),
+        digest=call.digest,
+        ended=timestamp(call.story[-1][0]) if call.state == "ended" else None,
     )
     if call.outcome is not None:
         _fill_outcome(info.outcome, call.outcome)
