@@ -98,7 +98,7 @@ async def test_a_factory_that_needs_its_host_when_it_is_loaded_says_for_what(dae
         await session.described()
         said = sorted(problem.message for problem in session.catalog.problems)
         assert said[0].startswith("createBashTool is a part of the host")
-        assert said[1].startswith("default() returned undefined")
+        assert said[1].startswith("has no tool: it registers its tools after it was loaded")
         assert said[2].startswith("the host has no setActiveTools() here")
 
 

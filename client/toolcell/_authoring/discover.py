@@ -115,11 +115,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """The tools of one file, and what is told of the events of a session; None if nothing is."""
+    """The tools of one file, and what is told of the events of a session; None if nothing is.
+
+    `absence` says why there is no tool, where that is known.
+    """
 
     tools: tuple[Export, ...]
     problems: tuple[Problem, ...]
     on_session: Export | None = None
+    absence: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,7 @@ def _without_tools(scan: Scan, descriptions: Mapping[str, Description]) -> Itera
         if not all(problem.remark for problem in description.problems):
             continue
         if file.path not in helpers:
-            yield no_tool(file.path)
+            yield no_tool(file.path, _text(description.absence))
 
 
 def _kept(

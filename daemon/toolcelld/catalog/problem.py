@@ -64,12 +64,19 @@ def unused_in(
     if shown and not found and not tool_files:
         names = ", ".join(entry.name for entry in shown[:NAMES_SHOWN_MAX])
         more = f" and {len(shown) - NAMES_SHOWN_MAX} more" if len(shown) > NAMES_SHOWN_MAX else ""
-        message = f"has no tool file, only {names}{more}\nA tool file is {SHOWN}; write one: toolcell init"
+        message = f"has no tool file, only {names}{more}\n"
+        if any(entry.name.startswith("_") for entry in shown):
+            message += "A name that begins with _ is that of a helper. "
+        if any(entry.name.endswith(kind.excluded) for entry in shown for kind in KINDS):
+            message += "Type declarations have no tools. "
+        message += f"A tool file is {SHOWN}; write one: toolcell init"
         yield Problem(place, "", "unused", _text(message))
 
 
-def no_tool(path: str) -> Problem:
-    """The note about a file that has been run and has no tool."""
+def no_tool(path: str, absence: str) -> Problem:
+    """The note about a file that has been run and has no tool; `absence` says why, where that is known."""
+    if absence:
+        return Problem(path, "", "unused", f"has no tool: {absence}")
     kind = kind_of(path) or PYTHON
     helper = "If it is a helper, begin its name with _, or import it from a tool file."
     return Problem(path, "", "unused", f"has no tool\nLooked for: {kind.looked_for}.\n{helper}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Final
 
 from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
@@ -46,6 +47,42 @@ __all__ = [
 ]
 
 _PROJECT = "project"
+DISTRIBUTIONS: Final = {
+    "agents": "openai-agents",
+    "bs4": "beautifulsoup4",
+    "Crypto": "pycryptodome",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "discord": "discord.py",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "pymupdf",
+    "git": "GitPython",
+    "github": "PyGithub",
+    "gitlab": "python-gitlab",
+    "googleapiclient": "google-api-python-client",
+    "jose": "python-jose",
+    "jwt": "PyJWT",
+    "magic": "python-magic",
+    "MySQLdb": "mysqlclient",
+    "mysql": "mysql-connector-python",
+    "nacl": "PyNaCl",
+    "OpenSSL": "pyOpenSSL",
+    "PIL": "pillow",
+    "pptx": "python-pptx",
+    "psycopg2": "psycopg2-binary",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "slugify": "python-slugify",
+    "strands": "strands-agents",
+    "telegram": "python-telegram-bot",
+    "wikipediaapi": "Wikipedia-API",
+    "win32com": "pywin32",
+    "yaml": "PyYAML",
+    "zmq": "pyzmq",
+}
+"""Packages by the modules that they have under another name: that of the module is often another package's."""
 
 
 def interpreter_of(
@@ -190,7 +227,9 @@ def missing_module(
     """
     if file.engine is not None:
         return _missing_package(file, module, home, consent)
-    package = module.partition(".")[0]
+    package, certainty = module.partition(".")[0], ", which may differ from the module's"
+    if package in DISTRIBUTIONS:
+        package, certainty = DISTRIBUTIONS[package], ""
     if interpreter is not None:
         return (
             f"It ran with {interpreter.executable}. To install it there: "
@@ -206,8 +245,8 @@ def missing_module(
             return f"It ran with Toolcell's own Python, as the project's cannot be used: {error}"
     trust = f"Then trust the project: {consent.command}\n" if consent.why else ""
     return (
-        "It ran with Toolcell's own Python. To have the package installed, begin the file with the package's name, "
-        "which may differ from the module's:\n"
+        "It ran with Toolcell's own Python. To have the package installed, begin the file with the package's name"
+        f"{certainty}:\n"
         f'  # /// script\n  # dependencies = ["{package}"]\n  # ///\n{trust}'
         f'Or name an environment: [source.{file.source}] python = "…/bin/python"   in {config}'
     )

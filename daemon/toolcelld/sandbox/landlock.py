@@ -22,6 +22,7 @@ import functools
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -88,6 +89,12 @@ MACHINE: Final = (
     "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage",
 )  # fmt: skip
 """Read by language runtimes to choose numbers of threads and sizes of memory."""
+GROUPS: Final = "/sys/fs/cgroup"
+LIMITS_OF_GROUPS: Final = (
+    "cpu.max", "memory.max", "memory.high", "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes",
+)  # fmt: skip
+"""Files of the cell's own control group, which runtimes and databases read as they read `MACHINE`. DuckDB takes a refusal
+for a broken disk. What else is below `GROUPS` names the services and processes of the host."""
 OWN_PROC: Final = (
     "/proc/self", "/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/sys",
     "/proc/uptime", "/proc/version",
@@ -147,6 +154,7 @@ def domain(policy: SandboxPolicy, needed: Iterable[str], tmpdir: str) -> Domain:
     run = READ | EXECUTE if policy.execute else READ
     apart = policy.enclosure == "strict"
     rules = [*system_rules(execute=policy.execute, apart=apart)]
+    rules += [PathRule(path, READ_FILE) for path in limits_of_own_group()]
     found = {place.path: place for place in policy.found}
     rules += [PathRule(path, run, found.get(path)) for path in dict.fromkeys([*needed, *policy.readable])]
     rules += [PathRule(path, run | WRITE, found.get(path)) for path in policy.writable]
@@ -174,6 +182,17 @@ def system_rules(*, execute: bool, apart: bool) -> tuple[PathRule, ...]:
         PathRule(TERMINAL, READ_FILE | WRITE_FILE),
     ]
     return tuple(_without_repetition(rule for rule in rules if os.path.exists(rule.path)))
+
+
+def limits_of_own_group() -> Iterator[str]:
+    """Yield the files that say what the control group of this process may use, in both versions of control groups."""
+    with suppress(OSError), open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            for controller in {"", "cpu", "memory"}.intersection(controllers.split(",")):
+                group = os.path.normpath(f"{GROUPS}/{controller}/{path}")
+                if ".." not in path.split("/"):  # it is outside of what is mounted here
+                    yield from (f"{group}/{name}" for name in LIMITS_OF_GROUPS)
 
 
 def _without_repetition(rules: Iterable[PathRule]) -> Iterator[PathRule]:

@@ -160,6 +160,23 @@ def test_access_that_was_granted_is_permitted(place: Path, wrap: Wrap) -> None:
     ]  # fmt: skip
 
 
+def test_of_control_groups_the_limits_of_its_own_are_readable_and_nothing_else(
+    place: Path, wrap: Wrap
+) -> None:
+    limits = [path for path in landlock.limits_of_own_group() if os.access(path, os.R_OK)]
+    if not limits:
+        pytest.skip("no control group is mounted with its limits")
+
+    def look() -> tuple[int, ...]:
+        for path in limits:
+            Path(path).read_bytes()
+        members = f"{os.path.dirname(limits[0])}/cgroup.procs"
+        return error_of(lambda: Path(members).read_bytes()), error_of(lambda: os.listdir(landlock.GROUPS))
+
+    assert in_child(wrap(look)) == (0, 0)
+    assert in_child(wrap(confined(of_project(place), look))) == (errno.EACCES, errno.EACCES)
+
+
 def test_without_the_right_to_programs_none_starts(place: Path, wrap: Wrap) -> None:
     def start() -> int:
         return error_of(lambda: subprocess.run(["/bin/true"], check=True))

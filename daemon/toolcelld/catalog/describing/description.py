@@ -65,6 +65,8 @@ class Description:
     """Files below the tool's directory that it has imported, relative to it. Only notes depend on them."""
     on_session: bool = False
     """Whether the file wants to hear what happens to a session."""
+    absence: str = ""
+    """Why the file has no tool, and in further lines what gives it one; empty where that is not known."""
 
     def to_json(self) -> bytes:
         """Serialise for the cache. Raises `ValueError` for text that is not valid Unicode."""

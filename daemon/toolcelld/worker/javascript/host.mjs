@@ -19,6 +19,8 @@ export async function hostFor(register, pending) {
     ]);
     const host = {
         cwd: process.cwd(),
+        directory: process.cwd(), // as plugins of OpenCode have it
+        worktree: process.cwd(),
         get hasUI() {
             return current?.hasUI ?? false;
         },

@@ -5,7 +5,9 @@
 // the engine's only thread does not stop so, and is killed with its cell.
 
 import fs from "node:fs";
+import { dirname, relative } from "node:path";
 
+import { absenceOf } from "./absence.mjs";
 import { brokenBy } from "./broken.mjs";
 import { Call, Denied, deferred } from "./call.mjs";
 import { receive, receiveAborts, send } from "./channel.mjs";
@@ -118,7 +120,7 @@ class Worker {
                 );
             leftovers.watch();
             const load = async () =>
-                toolsOf(await importFile(path, Buffer.from(content), this.#packages), content.toString(), stem, describe);
+                toolsOf(await importFile(path, Buffer.from(content), this.#packages), content.toString(), path, stem, describe);
             process.chdir(this.#importedIn);
             const found = await Promise.race([load(), this.#loading.promise]);
             // Unless the file has changed to another one itself.
@@ -135,7 +137,7 @@ class Worker {
             send({ type: "loaded", layers: this.#layers }, answer);
         } catch (error) {
             fs.writeSync(2, `${traceOf(error)}\n`);
-            send(brokenBy(error, path, content.toString()), NOTHING);
+            send(advised(brokenBy(error, path, content.toString()), path, content.toString()), NOTHING);
         }
     }
 
@@ -236,6 +238,19 @@ function toldBy(error, ran) {
 /** Waits until what was closed is gone: the engine's loop ends closed handles after what it does immediately. */
 async function turn() {
     for (let rest = 2; rest > 0; rest -= 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Adds to the header of `broken` what else keeps the file from having tools, and what to do for a file that is not there. */
+function advised(broken, path, source) {
+    const absence = absenceOf(path, source, null);
+    const [found, name, from] = /^Cannot find module '([./][^']*)' imported from (.+)$/m.exec(broken.message) ?? [];
+    if (from === path) {
+        const near = name.startsWith(".") ? name : `./${relative(dirname(path), name)}`.replace(/^\.\/\.\./, "..");
+        broken.message = broken.message.replace(found, () => `it imports ${near}, which is not there`);
+        broken.message += "\nPut the files that it imports where it looks for them, too.";
+    }
+    if (absence) broken.message += `\nIt has no tool in any case: ${absence}`;
+    return broken;
 }
 
 delete process.env.NODE_PATH; // ours, which Bun has read: see engine.py

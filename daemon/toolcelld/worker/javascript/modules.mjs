@@ -94,7 +94,7 @@ async function prepareBun(file, content, imports) {
 function compiled(file, content) {
     const own = new module.Module(file);
     own.filename = file;
-    own._compile(translated(content, file), file);
+    own._compile(translated(content, file).replace(/^#!/, "//"), file);
     const exported = own.exports;
     return exported !== null && typeof exported === "object"
         ? { ...exported, default: exported }

@@ -69,7 +69,11 @@ function importedNames(list) {
 export async function hostExports(names) {
     const host = await hostModule();
     const absent = [...names].filter((name) => !(name in host));
-    return { ...host, ...Object.fromEntries(absent.map((name) => [name, host.absent(name)])) };
+    return {
+        default: host.absent("its default export"),
+        ...host,
+        ...Object.fromEntries(absent.map((name) => [name, host.absent(name)])),
+    };
 }
 
 /** Returns the source of a module with the exports of a host's package, for Node. */
@@ -81,5 +85,6 @@ export async function hostSource(names) {
         `import { absent } ${from}`,
         `export * ${from}`,
         ...absent.map((name) => `export const ${name} = absent("${name}");`),
+        'export default absent("its default export");',
     ].join("\n");
 }

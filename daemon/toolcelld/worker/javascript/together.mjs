@@ -17,6 +17,12 @@ export async function* exportedTogether(exported, isTool, pending) {
             for (const [name, tool] of await toolsOfPlugin(value)) yield [name, tool, false];
         } else if (isFactory(export_, value)) {
             const made = await madeBy(value, pending);
+            if (made === undefined && /\bregister\w+\(|\.on\(/.test(String(value))) continue; // what it registers is no tool
+            const hooks = made?.tool; // of a plugin of OpenCode 1
+            if (hooks !== null && typeof hooks === "object" && !isTool(made)) {
+                for (const [name, tool] of Object.entries(hooks)) if (isTool(tool)) yield [name, tool, false];
+                continue;
+            }
             const several = severalOf(made, isTool);
             if (several === null)
                 throw new TypeError(
@@ -47,7 +53,7 @@ function isFactory(name, value) {
 
 async function madeBy(factory, pending) {
     const registered = [];
-    const made = await factory(await hostFor((tool) => registered.push(tool), pending));
+    const made = await factory(await hostFor((tool) => void registered.push(tool), pending));
     if (registered.length === 0) return made;
     return made === undefined || made === null ? registered : [made, ...registered].flat();
 }

@@ -1,5 +1,6 @@
 // The tools of a module: which of its exports are tools, and what they are called.
 
+import { absenceOf } from "./absence.mjs";
 import { json } from "./frames.mjs";
 import { PUSH, PendingActions } from "./pending.mjs";
 import { SchemaError, argumentsOf } from "./schemas.mjs";
@@ -16,12 +17,12 @@ const NAME_CHARACTERS_MAX = 100;
 const MESSAGE_CHARACTERS_MAX = 1_000;
 
 /**
- * Returns {tools, problems, options} of a module. `source` is its text; `stem` is the file's name without its
+ * Returns {tools, problems, options, absence} of a module. `source` is its text, `file` its path; `stem` is the file's name without its
  * ending; only with `describe` a tool has the schema of its arguments, which takes long. A tool is {name, description,
  * input, execute}; `options` are those of all tools. A file that pushes pending actions has a tool that decides about
  * them, and one that hears session events an export for these.
  */
-export async function toolsOf(module, source, stem, describe) {
+export async function toolsOf(module, source, file, stem, describe) {
     const exported = transpiled(module);
     const tools = new Map();
     const problems = [];
@@ -64,7 +65,8 @@ export async function toolsOf(module, source, stem, describe) {
     }
     const handlers = handlersOf(exported, values);
     if (handlers.length) tools.set(ON_SESSION, teller(handlers));
-    return { tools, problems, options: waits ? { isolation: "session" } : {} };
+    const absence = tools.size ? "" : absenceOf(file, source, exported);
+    return { tools, problems, options: waits ? { isolation: "session" } : {}, absence };
 }
 
 /** Returns the exports of a module; those of one that a compiler has made CommonJS stand below `default`. */
@@ -74,7 +76,7 @@ function transpiled(module) {
 }
 
 /** Returns the description of tools and problems as the daemon reads it. */
-export function described({ tools, problems, options }, helpers) {
+export function described({ tools, problems, options, absence }, helpers) {
     const own = [...tools.values()].filter(({ name }) => name !== ON_SESSION);
     const entries = own.map(({ name, description, input }) => ({
         name,
@@ -84,7 +86,7 @@ export function described({ tools, problems, options }, helpers) {
         options,
         line: 0,
     }));
-    return Buffer.from(json({ tools: entries, problems, helpers, on_session: tools.has(ON_SESSION) }));
+    return Buffer.from(json({ tools: entries, problems, helpers, absence, on_session: tools.has(ON_SESSION) }));
 }
 
 function problem(tool, error) {

@@ -13,10 +13,11 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, ModuleType
 from typing import Final
 
@@ -248,7 +249,8 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
         loader.exec_module(module)
         pending = PUSH_PENDING_ACTION.encode() in source.content
         # This calls the file's factory.
-        return exports(vars(module), source.stem, describe=describe, pending=pending)
+        exported = exports(vars(module), source.stem, describe=describe, pending=pending)
+        return replace(exported, absence=_absence(source)) if describe and not exported.tools else exported
     except Aborted as abort:
         raise Broken(
             "import", f"still loading after {abort}: {_last_text(source, abort)}", _line(source, abort)
@@ -260,12 +262,14 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
         raise Broken("syntax", f"{error.msg}{location}{_marked(error)}", line) from None
     except SystemExit as error:
         raise Broken(
-            "import", f"called sys.exit({error.code!r}) while it was loaded", _line(source, error)
+            "import",
+            _with_absence(source, f"called sys.exit({error.code!r}) while it was loaded"),
+            _line(source, error),
         ) from None
     except ImportError as error:
-        missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+        message, missing = _not_imported(source, error)
         raise Broken(
-            "import", str(error), _line(source, error), module=missing, traceback_text=traceback_text(error)
+            "import", message, _line(source, error), module=missing, traceback_text=traceback_text(error)
         ) from None
     except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
         cause = _first_line(error)
@@ -273,7 +277,39 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
             error.obj
         ):  # whose decorators a newer SDK has not
             cause = f"{cause}\n{LOW_LEVEL}"
+        else:
+            cause = _with_absence(source, cause)
         raise Broken("import", cause, _line(source, error), traceback_text=traceback_text(error)) from None
+
+
+def _absence(source: ToolSource) -> str:
+    from toolcell._authoring.absence import absence
+
+    return absence(source.content, source.stem)
+
+
+def _not_imported(source: ToolSource, error: ImportError) -> tuple[str, str]:
+    """Return what to say of an import that failed, and the module that an installation could bring; "" for none."""
+    missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    message = str(error)
+    if (error.name or "").partition(".")[0] == SIBLINGS:
+        found = re.search(r"name '(\w+)' from", message)
+        name = (error.name or "").removeprefix(SIBLINGS).removeprefix(".") or (found[1] if found else "")
+        message = f"it imports {name}, which is not beside it\nPut the files that it imports into {source.directory}, too."
+        missing = ""
+    elif "beyond top-level package" in message:
+        message = (
+            "it imports from the directory above (from .. import), and what a tool file imports so lies beside or below it"
+            "\nImport it from the package that the file is of, or put it beside the file: from . import …"
+        )
+    return _with_absence(source, message, unfinished=False), missing
+
+
+def _with_absence(source: ToolSource, message: str, *, unfinished: bool = True) -> str:
+    from toolcell._authoring.absence import absence_in_any_case
+
+    said = absence_in_any_case(source.content, source.stem, unfinished=unfinished)
+    return f"{message}\nIt has no tool in any case: {said}" if said else message
 
 
 def _load_plugin(source: ToolSource, describe: bool, project: tuple[str, str]) -> Exports:  # noqa: ARG001  as the other
@@ -359,5 +395,6 @@ def description_of(exported: Exports, helpers: list[str]) -> bytes:
             ],
             "helpers": helpers,
             "on_session": exported.on_session is not None,
+            "absence": exported.absence,
         }
     ).encode()
