@@ -36,7 +36,7 @@ from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import Lock, Manager, Manifest
 from toolcelld.environments.programs import programs_of
 from toolcelld.errors import Refusal
-from toolcelld.event_log import OperatorEvent
+from toolcelld.event_log import LogLevel, OperatorEvent
 from toolcelld.files.looks import look
 from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
@@ -131,7 +131,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             grace_seconds=config.daemon.abort_grace_seconds,
             load_seconds=config.daemon.load_timeout_seconds,
             on_change=self._worker_changed,
-            on_shut_out=self._shut_out,
+            on_shut_out=self.tell_shut_out,
             make_worker=packages.make_worker,
         )
         describer = Describer(
@@ -169,6 +169,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
                 lambda directory: sources_of(self.config, directory), catalogs.read, catalogs.described, tasks
             ),
         )
+        self.log_level = LogLevel(self.services.happenings, tasks)
         self.installations = Installations(self.services, self._preforks.for_cell, self._worker_changed)
         self.sessions = Sessions(self.services)
         self.records = Records(
@@ -249,7 +250,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
                 OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
             )
 
-    def _shut_out(self, held: Quarantined) -> None:
+    def tell_shut_out(self, held: Quarantined) -> None:
+        """Log and publish that a file is in quarantine."""
         logger.warning("%s is in quarantine: %s.", held.path, held)
         self.services.happenings.publish(
             OperatorEvent("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
@@ -387,6 +389,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self._rule(disabled=await disabled.recall(services.store))
             self._rule(hooks=await self._load_hooks(self.config))
             yield
+            self.log_level.close()
             await services.pool.aclose()
             await services.describer.aclose()
             self.sessions.limit_monitor.close()

@@ -29,11 +29,13 @@ from toolcell._printable import printable
 
 __all__ = [
     "DECISION",
+    "LEVELS",
     "TEXT_CHARACTERS_MAX",
     "Broadcast",
     "EventLog",
     "EventLogHandler",
     "FloodFilter",
+    "LogLevel",
     "LogLine",
     "OneLineFormatter",
     "OperatorEvent",
@@ -52,6 +54,7 @@ TEXT_CHARACTERS_MAX: Final = 16 * 1024
 KIND_LINES_MAX: Final = 60
 """Of one kind in a window: what a person reads of it, and a hundredth of what a loop of refused requests makes."""
 WINDOW_SECONDS: Final = 60.0
+LEVELS: Final = ("debug", "info", "warning", "error")
 
 T = TypeVar("T")
 
@@ -220,7 +223,9 @@ class FloodFilter(logging.Filter):
         self._kinds: dict[tuple[str, str, int], _Kind] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is written; asked again about the same one, the same."""
+        """Return whether a record is written; asked again about the same one, the same. Who asks for DEBUG gets all."""
+        if record.levelno <= logging.DEBUG:
+            return True
         known: bool | None = getattr(record, "passes", None)
         if known is None:
             known = self._passes(record)
@@ -250,6 +255,55 @@ class FloodFilter(logging.Filter):
         told = logging.LogRecord(first.name, first.levelno, first.pathname, first.lineno, text, (), None)
         told.passes = True
         logging.getLogger(first.name).handle(told)
+
+
+class LogLevel:
+    """The level of the daemon's own log, which an operator can set for a time.
+
+    Args:
+        happenings: The events of the daemon; with the level "debug" each is a record.
+        tasks: Runs what waits for the end of that time.
+    """
+
+    def __init__(self, happenings: Broadcast[OperatorEvent], tasks: asyncio.TaskGroup) -> None:
+        self._happenings = happenings
+        self._tasks = tasks
+        self._logger = logging.getLogger(__package__)
+        self._timer: asyncio.TimerHandle | None = None
+        self._follower: asyncio.Task[None] | None = None
+        self.until: float | None = None
+        """Unix time at which it is that of the start again; None if it is."""
+
+    @property
+    def name(self) -> str:
+        """The level in force, as `LEVELS` has it."""
+        return logging.getLevelName(self._logger.getEffectiveLevel()).lower()
+
+    def set(self, level: str, seconds: float) -> float:
+        """Set it for a time, which replaces the one before. Return the Unix time of its end."""
+        self.close()
+        self._logger.setLevel(level.upper())
+        if level == "debug":
+            self._follower = self._tasks.create_task(self._follow())
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.close)
+        self.until = time.time() + seconds
+        return self.until
+
+    def close(self) -> None:
+        """Set it as it was at the start."""
+        self._logger.setLevel(logging.NOTSET)
+        self.until = None
+        for waiting in (self._timer, self._follower):
+            if waiting is not None:
+                waiting.cancel()
+
+    async def _follow(self) -> None:
+        with self._happenings.follow() as happenings:
+            async for happening, lost in happenings:
+                if lost:
+                    logger.debug("%d events were lost", lost)
+                about = (happening.session_id, happening.call_id, happening.worker_id, happening.tool)
+                logger.debug("%s", " ".join(filter(None, (happening.type, *about, happening.message))))
 
 
 def log_place(environment: Mapping[str, str]) -> str:

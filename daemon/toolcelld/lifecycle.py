@@ -263,6 +263,7 @@ class HealthEvent(StrEnum):
     DIED = auto()  # a worker crashed because of its tool
     DIED_TOO_OFTEN = auto()  # as DIED, and the limit of crashes is reached
     SERVED = auto()  # a call was successful
+    SHUT_OUT = auto()  # by an operator
     RELEASED = auto()  # by an operator
 
 
@@ -270,17 +271,20 @@ HEALTH: Final[Mapping[HealthState, Mapping[HealthEvent, HealthState]]] = {
     HealthState.SOUND: {
         HealthEvent.DIED: HealthState.AILING,
         HealthEvent.SERVED: HealthState.SOUND,
+        HealthEvent.SHUT_OUT: HealthState.QUARANTINED,
     },
     HealthState.AILING: {
         HealthEvent.DIED: HealthState.AILING,
         HealthEvent.DIED_TOO_OFTEN: HealthState.QUARANTINED,
         HealthEvent.SERVED: HealthState.SOUND,
+        HealthEvent.SHUT_OUT: HealthState.QUARANTINED,
     },
     HealthState.QUARANTINED: {
         # From calls that were running already when the file was quarantined.
         HealthEvent.DIED: HealthState.QUARANTINED,
         HealthEvent.DIED_TOO_OFTEN: HealthState.QUARANTINED,
         HealthEvent.SERVED: HealthState.QUARANTINED,
+        HealthEvent.SHUT_OUT: HealthState.QUARANTINED,
         HealthEvent.RELEASED: HealthState.SOUND,
     },
 }

@@ -39,6 +39,7 @@ from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Operator
 from toolcelld.runtime_directory import RuntimeDirectory
 from toolcelld.service_manager import ServiceManager
+from toolcelld.sessions.registry import Sessions
 from toolcelld.worker.zygote.launch import LaunchedZygote
 
 __all__ = ["SERVER_OPTIONS", "run"]
@@ -133,7 +134,7 @@ async def _serve(
     """Bind, serve until the daemon is to stop, then drain."""
     async with daemon.opened():
         server = grpc.aio.server(interceptors=[access, Parser()], options=SERVER_OPTIONS)
-        health = _HealthService()
+        health = _HealthService(daemon.sessions)
         toolcell_pb2_grpc.add_ToolCellServicer_to_server(
             ToolCell(daemon.services, daemon.sessions, access), server
         )
@@ -154,7 +155,7 @@ async def _serve(
         await daemon.stopped()
         daemon.fire(DaemonEvent.DRAIN)
         manager.notify("STOPPING=1", "STATUS=Draining")
-        health.draining.set()
+        health.ends = True
         await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
         await server.stop(grace=1)
     daemon.fire(DaemonEvent.GONE)
@@ -164,8 +165,10 @@ class _HealthService(health_pb2_grpc.HealthServicer):
     """The standard health service. grpc's own for servers with threads has each watcher take a thread of the daemon's pool
     for as long as it watches, and its own for asyncio keeps a lock while it writes to a watcher, who need not read."""
 
-    def __init__(self) -> None:
-        self.draining = asyncio.Event()
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self.ends = False
+        """Whether the daemon stops, after which there is nothing to watch."""
 
     async def Check(
         self, request: health_pb2.HealthCheckRequest, context: Any
@@ -178,15 +181,15 @@ class _HealthService(health_pb2_grpc.HealthServicer):
         self, request: health_pb2.HealthCheckRequest, context: Any
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         yield self._status(request)
-        if not self.draining.is_set():
-            await self.draining.wait()
+        while not self.ends:
+            await self._sessions.turned.wait()
             yield self._status(request)
 
     def _status(self, request: health_pb2.HealthCheckRequest) -> health_pb2.HealthCheckResponse:
         status = health_pb2.HealthCheckResponse
         if request.service not in ("", *SERVICES):
             return status(status=status.SERVICE_UNKNOWN)
-        return status(status=status.NOT_SERVING if self.draining.is_set() else status.SERVING)
+        return status(status=status.NOT_SERVING if self._sessions.draining else status.SERVING)
 
 
 def _reload_soon(daemon: Daemon) -> None:

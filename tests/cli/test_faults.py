@@ -273,6 +273,8 @@ def test_a_word_that_is_no_text_is_a_sentence(project: Project, started: Running
         ("abort", word),
         ("disable", word),
         ("enable", word),
+        ("quarantine", word),
+        ("log-level", word),
         ("release", word),
         ("restart", word),
         ("trust", "--revoke", word),

@@ -629,6 +629,19 @@ async def test_an_operators_bad_request_is_refused_and_names_its_field(daemon: R
             (operator.DisableTool, op.DisableToolRequest(tool="no", directory=project), unknown, "tool"),
             (operator.DisableTool, op.DisableToolRequest(tool="no", directory="/a\0b"), BAD, "directory"),
             (operator.EnableTool, op.EnableToolRequest(), unknown, "tool"),
+            (operator.QuarantineTool, op.QuarantineToolRequest(), unknown, "tool"),
+            (
+                operator.QuarantineTool,
+                op.QuarantineToolRequest(tool="/etc/passwd", directory=project),
+                unknown,
+                "tool",
+            ),
+            (operator.QuarantineTool, op.QuarantineToolRequest(tool="add", directory="."), BAD, "directory"),
+            (operator.SetLogLevel, op.SetLogLevelRequest(), BAD, "level"),
+            (operator.SetLogLevel, op.SetLogLevelRequest(level="l" * MIB), BAD, "level"),
+            (operator.SetLogLevel, op.SetLogLevelRequest(level="info", seconds=-1), BAD, "seconds"),
+            (operator.SetLogLevel, op.SetLogLevelRequest(level="info", seconds=math.nan), BAD, "seconds"),
+            (operator.SetLogLevel, op.SetLogLevelRequest(level="info", seconds=math.inf), BAD, "seconds"),
             (operator.EnableTool, op.EnableToolRequest(tool="\0" * MIB), unknown, "tool"),
         ]
         for rpc, request, expected, field in table:

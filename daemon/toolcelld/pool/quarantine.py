@@ -7,7 +7,7 @@ make a crash loop.
 The first crash causes no wait. Each further one, without a successful call in between, makes the wait before the next
 start longer, with full jitter so that several files are not restarted at the same time. The wait is drawn once for
 each crash that counts. A file with `DEATHS_MAX` crashes within `WITHIN_SECONDS` is quarantined: its calls are refused
-with the evidence, until an operator releases it or its code changes.
+with the evidence, until an operator releases it or its code changes. An operator can put a file there, too.
 
     SOUND ──death──▶ AILING ──too often──▶ QUARANTINED
       ▲───call ended──┘                        │
@@ -69,8 +69,11 @@ class Quarantined:
     stem: str
     since: float
     deaths: tuple[CrashEvidence, ...]
+    by: str = ""  # who put it there and why, if not crashes
 
     def __str__(self) -> str:
+        if self.by:
+            return self.by
         causes = Counter(death.cause for death in self.deaths)
         cause_counts = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common())
         span = self.deaths[-1].time - self.deaths[0].time
@@ -89,11 +92,12 @@ class _Record:
     in_a_row: int = 0
     not_before: float = 0.0  # by the clock
     since: float = 0.0
+    by: str = ""
     when: deque[float] = field(default_factory=lambda: deque[float](maxlen=DEATHS_MAX))  # by the clock
     deaths: deque[CrashEvidence] = field(default_factory=lambda: deque[CrashEvidence](maxlen=DEATHS_MAX))
 
     def snapshot(self) -> Quarantined:
-        return Quarantined(self.file.path, self.file.stem, self.since, tuple(self.deaths))
+        return Quarantined(self.file.path, self.file.stem, self.since, tuple(self.deaths), self.by)
 
 
 class Quarantine:
@@ -129,7 +133,7 @@ class Quarantine:
             Whether the file is in quarantine because of this crash.
         """
         existing = self.records.get(file.digest)
-        if existing is not None and started < existing.when[-1]:
+        if existing is not None and existing.when and started < existing.when[-1]:
             return False  # it ran at the time of the last crash: they count once
         record = self.records.pop(file.digest, None) or _Record(file)
         self._evict()
@@ -154,6 +158,18 @@ class Quarantine:
             return
         if record.machine.fire(HealthEvent.SERVED) is HealthState.SOUND:
             del self.records[file.digest]
+
+    def shut_out(self, file: ToolFile, by: str) -> Quarantined:
+        """Put a file into quarantine; `by` says who did and why."""
+        record = self.records.get(file.digest)
+        if record is None:
+            self._evict()
+            record = self.records[file.digest] = _Record(file)
+        if record.machine.state is not HealthState.QUARANTINED:
+            record.since = time.time()
+        record.machine.fire(HealthEvent.SHUT_OUT)
+        record.by = by
+        return record.snapshot()
 
     def release(self, names: Collection[str]) -> list[Quarantined]:
         """Release the quarantined files with one of these paths or stems, and return them."""
@@ -202,7 +218,8 @@ class Quarantine:
 
 def _refusal(quarantined: Quarantined) -> Refusal:
     since = time.strftime("%H:%M:%S", time.localtime(quarantined.since))
-    last = [line[:200] for line in quarantined.deaths[-1].stderr.splitlines() if line.strip()][-3:]
+    stderr = "" if quarantined.by else quarantined.deaths[-1].stderr
+    last = [line[:200] for line in stderr.splitlines() if line.strip()][-3:]
     return Refusal(
         RefusalReason.QUARANTINED,
         "\n".join(

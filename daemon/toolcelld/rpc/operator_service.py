@@ -17,6 +17,7 @@ from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import LogLine, log_place
 from toolcelld.files.looks import look
+from toolcelld.lifecycle import DaemonState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
@@ -52,7 +53,7 @@ class Operator(Steering):
         daemon = self._daemon
         memory, peak = resident_memory(os.getpid())
         return pb.GetStatusResponse(
-            state=daemon.state.value,
+            state=(DaemonState.DRAINING if self._sessions.draining else daemon.state).value,
             version=toolcelld.version(),
             protocol=PROTOCOL,
             pid=os.getpid(),
@@ -76,6 +77,9 @@ class Operator(Steering):
             records_bytes=daemon.records.size_bytes,
             records_lost=daemon.records.lost,
             records_fault=daemon.records.fault,
+            drained=self._sessions.drained,
+            log_level=daemon.log_level.name,
+            log_level_until=timestamp(daemon.log_level.until) if daemon.log_level.until else None,
         )
 
     async def ListSessions(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, TypeAlias
 
 import grpc.aio
@@ -17,8 +18,8 @@ from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.event_log import OperatorEvent
-from toolcelld.lifecycle import WorkerState
+from toolcelld.event_log import LEVELS, OperatorEvent
+from toolcelld.lifecycle import DaemonState, WorkerState
 from toolcelld.policy.disabled import DISABLED_MAX, DisabledTool, in_a_line
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals, stop_by_operator
@@ -33,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 SHOWN_MAX: Final = 8
 """Tools that a refusal names."""
+LEVEL_SECONDS: Final = 600.0
+"""Of a level of the log for which no time is said: one that was forgotten fills no disk."""
+LEVEL_SECONDS_MAX: Final = 86_400.0
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
@@ -95,7 +99,7 @@ class Steering(rpc.OperatorServicer):
                 logger.warning("That %s is disabled cannot be written down; it ends with this daemon.", name)
             stop = stop_by_operator(tool.reason, f"who has disabled {name}")
             stopped = self._abort(self._sessions.all, name, stop)
-            await self._tell("decision.disable", name, tool.reason)
+            await self._tell("disable", name, tool.reason)
             return pb.DisableToolResponse(
                 disabled=encode_disabled(tool), call_ids=stopped, ends_with_daemon=not kept
             )
@@ -126,13 +130,13 @@ class Steering(rpc.OperatorServicer):
                     "for the next one it is disabled. See its log for the reason.",
                     field="tool",
                 )
-            await self._tell("decision.enable", tool.name, tool.reason)
+            await self._tell("enable", tool.name, tool.reason)
             return pb.EnableToolResponse(enabled=encode_disabled(tool))
         raise AssertionError
 
-    async def _tell(self, what: str, tool: str, message: str) -> None:
+    async def _tell(self, action: str, tool: str, message: str) -> None:
         """Publish a decision about a tool, and have the catalogs follow it."""
-        self._services.happenings.publish(OperatorEvent(what, tool=tool, message=message))
+        self._services.decision(action, message, tool=tool)
         await self._services.catalogs.refresh_all(wait_seconds=LOOK_SECONDS_MAX)
 
     async def RestartWorkers(
@@ -152,6 +156,39 @@ class Steering(rpc.OperatorServicer):
         self._services.decision("restart", f"{retired + retiring} workers", tool=request.tool)
         return pb.RestartWorkersResponse(retired=retired, retiring=retiring)
 
+    async def QuarantineTool(
+        self, request: pb.QuarantineToolRequest, context: Context
+    ) -> pb.QuarantineToolResponse:
+        async with refusals(context):
+            catalogs = [session.catalog for session in self._sessions.all]
+            if request.directory:
+                catalogs.append(await self._look(request.directory))
+            files = {
+                tool.file.digest: tool.file
+                for catalog in catalogs
+                for tool in (*catalog.tools.values(), *catalog.disabled.values())
+                if request.tool in (tool.name, tool.path)
+            }
+            if not files:
+                where = f"{request.directory} and no session see" if request.directory else "no session sees"
+                raise Refusal(
+                    RefusalReason.UNKNOWN_TOOL, f"{where} a tool {request.tool[:128]!r}.", field="tool"
+                )
+            reason = in_a_line(request.reason)
+            by = f"an operator has put it there{reason and ': '}{reason}"
+            held = [self._services.pool.quarantine.shut_out(file, by) for file in files.values()]
+            paths = {found.path for found in held}
+            for worker in self._services.pool.workers:
+                if worker.spec.file.path in paths and worker.state is WorkerState.IDLE:
+                    self._services.pool.retire(worker)
+            for found in held:
+                self._daemon.tell_shut_out(found)
+                self._services.decision(
+                    "quarantine", f"{found.path}{reason and ': '}{reason}", tool=found.stem
+                )
+            return pb.QuarantineToolResponse(quarantined=map(encode_quarantined, held))
+        raise AssertionError
+
     async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
         async with refusals(context):
             released = self._services.pool.quarantine.release({request.tool, *self._paths_of(request.tool)})
@@ -168,6 +205,47 @@ class Steering(rpc.OperatorServicer):
                 )
                 self._services.decision("release", found.path, tool=found.stem)
             return pb.ReleaseResponse(released=map(encode_quarantined, released))
+        raise AssertionError
+
+    async def Drain(self, request: pb.DrainRequest, context: Context) -> AsyncIterator[pb.DrainResponse]:
+        async with refusals(context):
+            sessions = self._sessions
+            if self._daemon.state is not DaemonState.SERVING:
+                raise Refusal(RefusalReason.DRAINING, "the daemon is stopping.")
+            reason = None if request.off else in_a_line(request.reason)
+            if (reason is None) != (sessions.drained is None) or reason:
+                logger.info("Draining%s", ": " + reason if reason else " is over" if reason is None else "")
+                self._services.decision("drain", "off" if reason is None else reason)
+            sessions.hold(reason)
+            while True:
+                calls = sessions.calls()
+                yield pb.DrainResponse(calls=len(calls), draining=sessions.draining)
+                if not calls or not sessions.draining:
+                    return
+                turned: asyncio.Future[Any] = asyncio.ensure_future(sessions.turned.wait())  # cancelled below
+                first = [turned, *(call.done for call in calls)]
+                try:
+                    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    turned.cancel()
+
+    async def SetLogLevel(self, request: pb.SetLogLevelRequest, context: Context) -> pb.SetLogLevelResponse:
+        async with refusals(context):
+            if request.level not in LEVELS:
+                levels = ", ".join(LEVELS)
+                raise Refusal(
+                    RefusalReason.BAD_REQUEST,
+                    f"{request.level[:64]!r} is no level; there are: {levels}.",
+                    field="level",
+                )
+            seconds = request.seconds or LEVEL_SECONDS
+            if not 1 <= seconds <= LEVEL_SECONDS_MAX:  # also for what is no number
+                raise Refusal(
+                    RefusalReason.BAD_REQUEST, "the time has to be from a second to a day.", field="seconds"
+                )
+            self._services.decision("log-level", f"{request.level} for {seconds:g} s")
+            until = self._daemon.log_level.set(request.level, seconds)
+            return pb.SetLogLevelResponse(until=timestamp(until))
         raise AssertionError
 
     def _paths_of(self, tool: str) -> set[str]:
@@ -199,4 +277,5 @@ def encode_quarantined(held: Quarantined) -> pb.Quarantined:
             pb.WorkerDeath(time=timestamp(death.time), cause=death.cause, stderr=death.stderr)
             for death in held.deaths
         ],
+        by=held.by,
     )

@@ -19,7 +19,7 @@ from toolcelld.pool.worker import Worker
 from toolcelld.services import Services
 from toolcelld.sessions.project_watch import ProjectWatches
 from toolcelld.sessions.retention import TotalRetention
-from toolcelld.sessions.session import OpenRequest, Session, draining
+from toolcelld.sessions.session import OpenRequest, Session
 
 __all__ = ["Sessions"]
 
@@ -33,6 +33,10 @@ class Sessions:
         self._emptied = asyncio.Event()
         self._emptied.set()
         self.draining = False
+        self.drained: str | None = None
+        """The reason of an operator's drain, which may be empty; None without one."""
+        self.turned = asyncio.Event()
+        """Set when it begins or ends to drain, and another one then."""
         self.retention = TotalRetention(services.config.daemon, self._drop_endings)
         self.recent = CallHistory()
         self.projects = ProjectWatches(services)
@@ -100,7 +104,32 @@ class Sessions:
 
     def _refuse_if_draining(self) -> None:
         if self.draining:
-            raise draining()
+            raise self.draining_refusal()
+
+    def draining_refusal(self) -> Refusal:
+        """Why nothing new begins while the daemon drains."""
+        if self.drained is None:
+            return Refusal(
+                RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1
+            )
+        return Refusal(
+            RefusalReason.DRAINING,
+            f"an operator drains the daemon, and it accepts no calls{self.drained and ': '}{self.drained}\n"
+            "  To have it accept calls again: toolcell drain --off",
+            retry_seconds=10,
+        )
+
+    def _turn(self, *, draining: bool) -> None:
+        self.draining = draining
+        for session in self.all:
+            session.draining = draining
+        self.turned.set()
+        self.turned = asyncio.Event()
+
+    def hold(self, reason: str | None) -> None:
+        """Refuse new sessions and calls for this reason, which may be empty; with None accept them again."""
+        self.drained = reason
+        self._turn(draining=reason is not None)
 
     def resume(self, session_id: str, secret: str) -> Session | None:
         """Return the session of a resume token, or None if its id is unknown. Raises `Refusal` for a wrong secret."""
@@ -181,9 +210,8 @@ class Sessions:
 
     async def drain(self, wait_seconds: float) -> None:
         """Refuse new calls, wait for running ones at most the given seconds, then close all sessions."""
-        self.draining = True
-        for session in self.all:
-            session.draining = True
+        self.drained = None
+        self._turn(draining=True)
         if wait_seconds > 0:
             deadline = asyncio.get_running_loop().time() + wait_seconds
             for session in self.all:

@@ -50,7 +50,7 @@ from toolcelld.sessions.waiting import WaitingCalls
 if TYPE_CHECKING:
     from toolcelld.sessions.registry import Sessions
 
-__all__ = ["OpenRequest", "Session", "draining"]
+__all__ = ["OpenRequest", "Session"]
 
 CALLS_MAX: Final = 512
 """Waiting and running calls of one session."""
@@ -370,7 +370,7 @@ class Session(Machine[SessionState, SessionEvent]):
                 RefusalReason.SESSION_CLOSED, f"session {self.id} is {self.state}; open another one."
             )
         if self.draining:
-            return draining()
+            return self._sessions.draining_refusal()
         return Refusal(
             RefusalReason.BUSY,
             f"the session has {CALLS_MAX} calls already; wait for some to end.",
@@ -404,7 +404,7 @@ class Session(Machine[SessionState, SessionEvent]):
         with BugBarrier(call.fail):
             try:
                 if self.draining:
-                    raise draining()
+                    raise self._sessions.draining_refusal()
                 self._project.before_call()
                 plan = self._plan(call.request)
             except Refusal as refusal:
@@ -523,9 +523,3 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.state.upper()} of {self.agent} with {len(self.calls)} calls>"
-
-
-def draining() -> Refusal:
-    return Refusal(
-        RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1
-    )

@@ -69,8 +69,11 @@ class GetStatusResponse(_message.Message):
     RECORDS_BYTES_FIELD_NUMBER: _builtins.int
     RECORDS_LOST_FIELD_NUMBER: _builtins.int
     RECORDS_FAULT_FIELD_NUMBER: _builtins.int
+    DRAINED_FIELD_NUMBER: _builtins.int
+    LOG_LEVEL_FIELD_NUMBER: _builtins.int
+    LOG_LEVEL_UNTIL_FIELD_NUMBER: _builtins.int
     state: _builtins.str
-    """"starting", "serving", "draining" or "stopped"."""
+    """"starting", "serving", "draining" (because it stops, or by Drain) or "stopped"."""
     version: _builtins.str
     """Its version."""
     protocol: _builtins.int
@@ -111,6 +114,10 @@ class GetStatusResponse(_message.Message):
     """What could not be recorded since its start."""
     records_fault: _builtins.str
     """Why nothing can be recorded now; empty where it can, and where the configuration switches it off."""
+    drained: _builtins.str
+    """The reason of a Drain that holds, which may be empty, for display; absent without one."""
+    log_level: _builtins.str
+    """The level of its own log: "debug", "info", "warning" or "error"."""
     @_builtins.property
     def started(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
@@ -122,6 +129,10 @@ class GetStatusResponse(_message.Message):
     @_builtins.property
     def disabled(self) -> _containers.RepeatedCompositeFieldContainer[Global___DisabledTool]:
         """The tools that an operator has disabled, sorted by name."""
+
+    @_builtins.property
+    def log_level_until(self) -> _timestamp_pb2.Timestamp:
+        """When that ends, if it was set for a time."""
 
     def __init__(
         self,
@@ -150,12 +161,17 @@ class GetStatusResponse(_message.Message):
         records_bytes: _builtins.int = ...,
         records_lost: _builtins.int = ...,
         records_fault: _builtins.str = ...,
+        drained: _builtins.str | None = ...,
+        log_level: _builtins.str = ...,
+        log_level_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drained", b"_drained", "drained", b"drained", "log_level_until", b"log_level_until", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "disabled", b"disabled", "kill_method", b"kill_method", "log", b"log", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "records_bytes", b"records_bytes", "records_fault", b"records_fault", "records_lost", b"records_lost", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drained", b"_drained", "blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "disabled", b"disabled", "drained", b"drained", "kill_method", b"kill_method", "log", b"log", "log_level", b"log_level", "log_level_until", b"log_level_until", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "records_bytes", b"records_bytes", "records_fault", b"records_fault", "records_lost", b"records_lost", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__drained: _TypeAlias = _typing.Literal["drained"]  # noqa: Y015
+    _WhichOneofArgType__drained: _TypeAlias = _typing.Literal["_drained", b"_drained"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__drained) -> _WhichOneofReturnType__drained | None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
 
@@ -342,7 +358,7 @@ Global___ListWorkersResponse: _TypeAlias = ListWorkersResponse  # noqa: Y015
 
 @_typing.final
 class Quarantined(_message.Message):
-    """A tool file in quarantine: its workers crashed too often in a row, and none is started any more.
+    """A tool file in quarantine: its workers crashed too often in a row, or an operator put it there, and none is started.
     It is released by Release, or by new code.
     """
 
@@ -351,8 +367,11 @@ class Quarantined(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
     DEATHS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """The path of the file."""
+    by: _builtins.str
+    """Who put it there and why, for display; empty if crashes did."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """The start of the quarantine."""
@@ -367,10 +386,11 @@ class Quarantined(_message.Message):
         path: _builtins.str = ...,
         since: _timestamp_pb2.Timestamp | None = ...,
         deaths: _abc.Iterable[Global___WorkerDeath] | None = ...,
+        by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deaths", b"deaths", "path", b"path", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "deaths", b"deaths", "path", b"path", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -853,7 +873,7 @@ class WatchEventsResponse(_message.Message):
     """The type: "session.opened", "session.detached", "session.closed", "call.accepted", "call.started", "call.ended",
     "call.refused", "worker.started", "worker.dead", "tool.quarantined", "tool.released", "catalog.changed",
     "config.reloaded", "gap"; a decision of a person: "decision." with "trust", "revoke", "abort", "release", "restart", "disable",
-    "enable", "reload"; only of the records: "daemon.started", "daemon.stopped", "daemon.lost" (found by the next one).
+    "enable", "reload", "quarantine", "drain", "log-level"; only of the records: "daemon.started", "daemon.stopped", "daemon.lost" (found by the next one).
     """
     session_id: _builtins.str
     """The session, if the event concerns one."""
@@ -1272,6 +1292,162 @@ class EnableToolResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EnableToolResponse: _TypeAlias = EnableToolResponse  # noqa: Y015
+
+@_typing.final
+class QuarantineToolRequest(_message.Message):
+    """Requests that a tool's file is put into quarantine."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool, or the path of its file, in `directory` or a session."""
+    reason: _builtins.str
+    """Why, for display. At most 200 characters are kept."""
+    directory: _builtins.str
+    """A directory that sees the tool, absolute; empty: only those of the sessions are looked at."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        directory: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "reason", b"reason", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuarantineToolRequest: _TypeAlias = QuarantineToolRequest  # noqa: Y015
+
+@_typing.final
+class QuarantineToolResponse(_message.Message):
+    """The files that are in quarantine now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUARANTINED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def quarantined(self) -> _containers.RepeatedCompositeFieldContainer[Global___Quarantined]:
+        """One for each file of that name."""
+
+    def __init__(
+        self,
+        *,
+        quarantined: _abc.Iterable[Global___Quarantined] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quarantined", b"quarantined"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuarantineToolResponse: _TypeAlias = QuarantineToolResponse  # noqa: Y015
+
+@_typing.final
+class DrainRequest(_message.Message):
+    """Requests that nothing new begins."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    OFF_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Why: it is part of each refusal. At most 200 characters are kept."""
+    off: _builtins.bool
+    """Ends a drain instead, and new calls are served again."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        off: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["off", b"off", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainRequest: _TypeAlias = DrainRequest  # noqa: Y015
+
+@_typing.final
+class DrainResponse(_message.Message):
+    """How far a drain is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    calls: _builtins.int
+    """Calls that still wait or run."""
+    draining: _builtins.bool
+    """Whether new calls are refused; false: the drain was ended."""
+    def __init__(
+        self,
+        *,
+        calls: _builtins.int = ...,
+        draining: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "draining", b"draining"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainResponse: _TypeAlias = DrainResponse  # noqa: Y015
+
+@_typing.final
+class SetLogLevelRequest(_message.Message):
+    """Requests another level of the daemon's own log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVEL_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    level: _builtins.str
+    """"debug" (with each event that WatchEvents has), "info", "warning" or "error"."""
+    seconds: _builtins.float
+    """How long, up to a day; 0 is ten minutes. The level is that of the start afterwards."""
+    def __init__(
+        self,
+        *,
+        level: _builtins.str = ...,
+        seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLogLevelRequest: _TypeAlias = SetLogLevelRequest  # noqa: Y015
+
+@_typing.final
+class SetLogLevelResponse(_message.Message):
+    """The level that holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UNTIL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """Until then."""
+
+    def __init__(
+        self,
+        *,
+        until: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLogLevelResponse: _TypeAlias = SetLogLevelResponse  # noqa: Y015
 
 @_typing.final
 class ReleaseRequest(_message.Message):

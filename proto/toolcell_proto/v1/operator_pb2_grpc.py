@@ -105,10 +105,25 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.EnableToolRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.EnableToolResponse.FromString,
                 _registered_method=True)
+        self.QuarantineTool = channel.unary_unary(
+                '/toolcell.v1.Operator/QuarantineTool',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.QuarantineToolRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.QuarantineToolResponse.FromString,
+                _registered_method=True)
         self.Release = channel.unary_unary(
                 '/toolcell.v1.Operator/Release',
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseResponse.FromString,
+                _registered_method=True)
+        self.Drain = channel.unary_stream(
+                '/toolcell.v1.Operator/Drain',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DrainRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.DrainResponse.FromString,
+                _registered_method=True)
+        self.SetLogLevel = channel.unary_unary(
+                '/toolcell.v1.Operator/SetLogLevel',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.SetLogLevelRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.SetLogLevelResponse.FromString,
                 _registered_method=True)
         self.GetTrust = channel.unary_unary(
                 '/toolcell.v1.Operator/GetTrust',
@@ -252,8 +267,31 @@ class OperatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def QuarantineTool(self, request, context):
+        """Puts a tool's file into the quarantine that crashes lead to: no worker is started for it and new calls are refused,
+        until Release, a change of its code or the end of the daemon. Running calls go on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Release(self, request, context):
         """Releases a tool's file from quarantine.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Drain(self, request, context):
+        """Refuses new sessions and calls with DRAINING, and streams how many calls still run until none does, or the drain was
+        ended. The daemon goes on in this state, until it is ended, stopped or restarted; cancelling the stream changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetLogLevel(self, request, context):
+        """Sets the level of the daemon's own log for a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -381,10 +419,25 @@ def add_OperatorServicer_to_server(servicer, server):
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.EnableToolRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.EnableToolResponse.SerializeToString,
             ),
+            'QuarantineTool': grpc.unary_unary_rpc_method_handler(
+                    servicer.QuarantineTool,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.QuarantineToolRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.QuarantineToolResponse.SerializeToString,
+            ),
             'Release': grpc.unary_unary_rpc_method_handler(
                     servicer.Release,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'Drain': grpc.unary_stream_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.DrainRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DrainResponse.SerializeToString,
+            ),
+            'SetLogLevel': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLogLevel,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.SetLogLevelRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.SetLogLevelResponse.SerializeToString,
             ),
             'GetTrust': grpc.unary_unary_rpc_method_handler(
                     servicer.GetTrust,
@@ -812,6 +865,33 @@ class Operator(object):
             _registered_method=True)
 
     @staticmethod
+    def QuarantineTool(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/QuarantineTool',
+            toolcell__proto_dot_v1_dot_operator__pb2.QuarantineToolRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.QuarantineToolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Release(request,
             target,
             options=(),
@@ -828,6 +908,60 @@ class Operator(object):
             '/toolcell.v1.Operator/Release',
             toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toolcell.v1.Operator/Drain',
+            toolcell__proto_dot_v1_dot_operator__pb2.DrainRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLogLevel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/SetLogLevel',
+            toolcell__proto_dot_v1_dot_operator__pb2.SetLogLevelRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.SetLogLevelResponse.FromString,
             options,
             channel_credentials,
             insecure,

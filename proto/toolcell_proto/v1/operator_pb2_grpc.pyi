@@ -52,8 +52,18 @@ class OperatorStub:
     """
     EnableTool: _aio.UnaryUnaryMultiCallable[_operator_pb2.EnableToolRequest, _operator_pb2.EnableToolResponse]
     """Ends what DisableTool did."""
+    QuarantineTool: _aio.UnaryUnaryMultiCallable[_operator_pb2.QuarantineToolRequest, _operator_pb2.QuarantineToolResponse]
+    """Puts a tool's file into the quarantine that crashes lead to: no worker is started for it and new calls are refused,
+    until Release, a change of its code or the end of the daemon. Running calls go on.
+    """
     Release: _aio.UnaryUnaryMultiCallable[_operator_pb2.ReleaseRequest, _operator_pb2.ReleaseResponse]
     """Releases a tool's file from quarantine."""
+    Drain: _aio.UnaryStreamMultiCallable[_operator_pb2.DrainRequest, _operator_pb2.DrainResponse]
+    """Refuses new sessions and calls with DRAINING, and streams how many calls still run until none does, or the drain was
+    ended. The daemon goes on in this state, until it is ended, stopped or restarted; cancelling the stream changes nothing.
+    """
+    SetLogLevel: _aio.UnaryUnaryMultiCallable[_operator_pb2.SetLogLevelRequest, _operator_pb2.SetLogLevelResponse]
+    """Sets the level of the daemon's own log for a time."""
     GetTrust: _aio.UnaryUnaryMultiCallable[_operator_pb2.GetTrustRequest, _operator_pb2.GetTrustResponse]
     """Returns what the tools of a project ask for, and whether the project is trusted. Changes nothing."""
     Trust: _aio.UnaryUnaryMultiCallable[_operator_pb2.TrustRequest, _operator_pb2.TrustResponse]
@@ -191,12 +201,40 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         """Ends what DisableTool did."""
 
     @_abc_1.abstractmethod
+    def QuarantineTool(
+        self,
+        request: _operator_pb2.QuarantineToolRequest,
+        context: _aio.ServicerContext[_operator_pb2.QuarantineToolRequest, _abc.Awaitable[_operator_pb2.QuarantineToolResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.QuarantineToolResponse]:
+        """Puts a tool's file into the quarantine that crashes lead to: no worker is started for it and new calls are refused,
+        until Release, a change of its code or the end of the daemon. Running calls go on.
+        """
+
+    @_abc_1.abstractmethod
     def Release(
         self,
         request: _operator_pb2.ReleaseRequest,
         context: _aio.ServicerContext[_operator_pb2.ReleaseRequest, _abc.Awaitable[_operator_pb2.ReleaseResponse]],
     ) -> _abc.Awaitable[_operator_pb2.ReleaseResponse]:
         """Releases a tool's file from quarantine."""
+
+    @_abc_1.abstractmethod
+    def Drain(
+        self,
+        request: _operator_pb2.DrainRequest,
+        context: _aio.ServicerContext[_operator_pb2.DrainRequest, _abc.AsyncIterator[_operator_pb2.DrainResponse]],
+    ) -> _abc.AsyncIterator[_operator_pb2.DrainResponse]:
+        """Refuses new sessions and calls with DRAINING, and streams how many calls still run until none does, or the drain was
+        ended. The daemon goes on in this state, until it is ended, stopped or restarted; cancelling the stream changes nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def SetLogLevel(
+        self,
+        request: _operator_pb2.SetLogLevelRequest,
+        context: _aio.ServicerContext[_operator_pb2.SetLogLevelRequest, _abc.Awaitable[_operator_pb2.SetLogLevelResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.SetLogLevelResponse]:
+        """Sets the level of the daemon's own log for a time."""
 
     @_abc_1.abstractmethod
     def GetTrust(

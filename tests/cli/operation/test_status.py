@@ -106,7 +106,7 @@ def test_stop_says_which_calls_it_waits_for_and_returns_when_the_daemon_is_gone(
 
 HUNG = (
     "status", "stop", "tools", "ps", "calls", "calls c-1", "doctor", "call slow", "logs", "reload", "release slow",
-    "disable slow", "enable slow", "abort c-1", "restart slow", "output o-1", "trust", "check",
+    "disable slow", "enable slow", "quarantine slow", "drain", "log-level info", "abort c-1", "restart slow", "output o-1", "trust", "check",
 )  # fmt: skip
 """Commands that talk to a daemon."""
 

@@ -428,6 +428,55 @@ def release(
 
 @app.command(cls=Command)
 @command
+def quarantine(
+    context: CommandContext,
+    tool: Annotated[
+        str, typer.Argument(help="A tool name, or the path of its file.", autocompletion=completing.tools)
+    ],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Told to who calls it.")] = "",
+) -> Ending:
+    """Start no worker for a tool's file until it is released or changed; calls that run go on."""
+    from toolcell.cli.operation import control
+
+    return control.quarantine(context, tool, reason)
+
+
+@app.command(cls=Command)
+@command
+def drain(
+    context: CommandContext,
+    off: Annotated[bool, typer.Option("--off", help="Accept calls again.")] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Told to who calls a tool meanwhile.")] = "",
+) -> Ending:
+    """Refuse new calls and wait until none runs; the daemon stays so until it is stopped, or --off."""
+    from toolcell.cli.operation import control
+
+    return control.drain(context, reason, off=off)
+
+
+@app.command("log-level", cls=Command)
+@command
+def log_level(
+    context: CommandContext,
+    level: Annotated[str, typer.Argument(metavar="debug|info|warning|error", help="The level.")],
+    duration: Annotated[
+        float | None,
+        typer.Option(
+            "--for",
+            metavar="S",
+            parser=calling.seconds,
+            help='For how long: seconds, or "10m", "2h"; default: 10m.',
+        ),
+    ] = None,
+) -> Ending:
+    """Have the daemon log more, or less, for a time."""
+    from toolcell.cli.operation import control
+
+    return control.log_level(context, level, duration)
+
+
+@app.command(cls=Command)
+@command
 def serve(
     context: CommandContext,
     state: Annotated[

@@ -23,8 +23,18 @@ NAME_COLUMNS_MAX: Final = 30
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Run tools": ("call", "tools", "output"),
     "Write tools": ("new", "init", "prepare", "check", "dev", "test"),
-    "See what happens": ("status", "calls", "logs", "sessions", "ps", "events", "audit"),
-    "Act on what runs": ("abort", "disable", "enable", "reload", "restart", "release", "stop"),
+    "See what happens": ("status", "calls", "logs", "log-level", "sessions", "ps", "events", "audit"),
+    "Act on what runs": (
+        "abort",
+        "disable",
+        "enable",
+        "reload",
+        "restart",
+        "quarantine",
+        "release",
+        "drain",
+        "stop",
+    ),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
     "Set up": ("config", "mcp", "opencode", "bridge", "http", "serve", "completion", "version"),
 }
@@ -67,7 +77,10 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "enable": ("toolcell enable crawl",),
     "reload": ("toolcell reload",),
     "restart": ("toolcell restart", "toolcell restart word_count"),
+    "quarantine": ('toolcell quarantine crawl --reason "it fills the disk"',),
     "release": ("toolcell release word_count",),
+    "drain": ('toolcell drain --reason "the host restarts at nine"', "toolcell drain --off"),
+    "log-level": ("toolcell log-level debug --for 10m",),
     "trust": ("toolcell trust --show", "toolcell trust", "toolcell trust ~/src/project --digest"),
     "explain": (
         "toolcell explain fetch",

@@ -179,10 +179,8 @@ def print_workers(answer: op.ListWorkersResponse | Record) -> None:
     if answer.quarantined:
         print("\nIn quarantine; toolcell release TOOL lets one out:")
     for shut_out in answer.quarantined:
-        print_prose(
-            f"  {clean(shut_out.path)}: {len(shut_out.deaths)} deaths, the last of {clean(shut_out.deaths[-1].cause)}, "
-            f"{ago(time_of(shut_out.since), now)}"
-        )
+        why = shut_out.by or f"{len(shut_out.deaths)} deaths, the last of {shut_out.deaths[-1].cause}"
+        print_prose(f"  {clean(shut_out.path)}: {clean(why)}, {ago(time_of(shut_out.since), now)}")
 
 
 def print_status(found: op.GetStatusResponse | Record, terminal: Terminal) -> None:
@@ -202,6 +200,8 @@ def _status(found: op.GetStatusResponse | Record) -> Iterator[tuple[str, str]]:
     yield "workers", f"{found.workers}, {cells}"
     if found.quarantined:
         yield "quarantine", f"{found.quarantined} tool files: toolcell ps"
+    if found.HasField("drained"):
+        yield "drained", f"by an operator{found.drained and ': '}{found.drained}; toolcell drain --off"
     for tool in found.disabled:
         since = ago(time_of(tool.since), datetime.now(UTC))
         reason = f"{tool.reason and ': '}{tool.reason}"
@@ -220,4 +220,6 @@ def _status(found: op.GetStatusResponse | Record) -> Iterator[tuple[str, str]]:
         lost = f", {found.records_lost} could not be written: toolcell doctor" if found.records_lost else ""
         yield "records", f"{format_bytes(found.records_bytes)}{lost}"
     yield "log", journal if found.log == "journal" else found.log or "where it was started"
+    if found.HasField("log_level_until") and (until := time_of(found.log_level_until)):
+        yield "log level", f"{found.log_level} until {until.astimezone():%Y-%m-%d %H:%M:%S}"
     yield "config", ", ".join(found.config_files) or "none: the defaults"

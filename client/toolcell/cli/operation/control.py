@@ -1,4 +1,4 @@
-"""`toolcell abort`, `disable`, `enable`, `reload`, `restart` and `release`: what people tell a running daemon to do."""
+"""`toolcell abort`, `disable`, `drain`, `quarantine` and others: what people tell a running daemon to do."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.format import clean, time_of
 from toolcell.cli._ui.json_output import problem, record
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
+from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import Refused
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["abort", "disable", "enable", "release", "reload", "restart"]
+__all__ = [
+    "abort", "disable", "drain", "enable", "log_level", "quarantine", "release", "reload", "restart"
+]  # fmt: skip
 
 
 async def abort(
@@ -150,9 +153,58 @@ async def release(context: CommandContext, tool: str) -> Exit:
         print_json({"released": [record(item) for item in answer.released]})
     elif not context.quiet:
         for item in answer.released:
-            print_prose(
-                f"{clean(item.path)} may run again, after {_count(len(item.deaths), 'death', 'deaths')}."
-            )
+            after = f", after {_count(len(item.deaths), 'death', 'deaths')}" if item.deaths else ""
+            print_prose(f"{clean(item.path)} may run again{after}.")
+    return Exit.OK
+
+
+async def quarantine(context: CommandContext, tool: str, reason: str) -> Exit:
+    """Have no worker started for the file of a tool."""
+    if os.sep in tool:
+        tool = os.path.abspath(tool)  # noqa: ASYNC240  # it looks at no disk
+    request = op.QuarantineToolRequest(tool=tool, reason=reason, directory=os.getcwd())
+    async with operator(context) as client:
+        answer = await client.ask(client.operator.QuarantineTool, request)
+    if context.as_json:
+        print_json({"quarantined": [record(item) for item in answer.quarantined]})
+    elif not context.quiet:
+        for item in answer.quarantined:
+            print_prose(f"{clean(item.path)} is in quarantine. To release it: toolcell release {tool}")
+    return Exit.OK
+
+
+async def drain(context: CommandContext, reason: str, *, off: bool) -> Exit:
+    """Refuse new calls and wait until no call runs; or accept calls again."""
+    terminal = Terminal(quiet=context.quiet)
+    answer = op.DrainResponse()
+    told = False
+    async with operator(context) as client:
+        async for answer in client.watch(client.operator.Drain, op.DrainRequest(reason=reason, off=off)):
+            if answer.draining and answer.calls and not told:
+                told = True
+                calls = _count(answer.calls, "call", "calls")
+                terminal.note(
+                    f"New calls are refused; {calls} still {'runs' if answer.calls == 1 else 'run'}: toolcell calls\n"
+                    "Ctrl-C ends the waiting, and nothing else.\n"
+                )
+    if context.as_json:
+        print_json(record(answer))
+    elif not context.quiet and answer.draining:
+        print_prose("No call runs, and new ones are refused. To accept them again: toolcell drain --off")
+    elif not context.quiet:
+        print_prose("New calls are accepted.")
+    return Exit.OK
+
+
+async def log_level(context: CommandContext, level: str, seconds: float | None) -> Exit:
+    """Set the level of the daemon's own log for a time."""
+    request = op.SetLogLevelRequest(level=level, seconds=seconds or 0)
+    async with operator(context) as client:
+        answer = await client.ask(client.operator.SetLogLevel, request)
+    if context.as_json:
+        print_json({"level": level, **record(answer)})
+    elif not context.quiet and (until := time_of(answer.until)):
+        print(f"The daemon logs from {level} on until {until.astimezone():%Y-%m-%d %H:%M:%S}.")
     return Exit.OK
 
 

@@ -213,7 +213,12 @@ LIST_WORKERS_RESPONSE: Table = {
     ),
     2: (
         "*quarantined",
-        {1: ("path", "string"), 2: ("since", TIMESTAMP), 3: ("*deaths", {2: ("cause", "string")})},
+        {
+            1: ("path", "string"),
+            2: ("since", TIMESTAMP),
+            3: ("*deaths", {2: ("cause", "string")}),
+            4: ("by", "string"),
+        },
     ),
 }
 GET_STATUS_RESPONSE: Table = {
@@ -238,6 +243,9 @@ GET_STATUS_RESPONSE: Table = {
     22: ("records_bytes", "uint"),
     23: ("records_lost", "uint"),
     24: ("records_fault", "string"),
+    25: ("?drained", "string"),
+    26: ("log_level", "string"),
+    27: ("log_level_until", TIMESTAMP),
 }
 LIST_TOOLS_REQUEST: Table = {1: ("directory", "string")}
 LIST_TOOLS_RESPONSE: Table = {

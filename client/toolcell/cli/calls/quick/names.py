@@ -35,6 +35,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "disable": ("tools",),
     "explain": ("tools",),
     "logs": ("tools", "calls"),
+    "quarantine": ("tools",),
     "release": ("tools",),
     "restart": ("tools",),
     "sessions": ("sessions",),
