@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -259,3 +260,251 @@ async def test_decorators_of_an_option_of_the_project_work_or_are_named(
     for name, line in (("own", 7), ("helper", 1), ("raises", 8)):
         assert problems[name].line == line
         assert "has a decorator, which Node does not run; install bun" in problems[name].message
+
+
+UNFILLABLE = {
+    "{ f: z.function() }": ("f", "function", "a string that names"),
+    "{ a: z.string(), f: z.map(z.string(), z.string()) }": ("f", "map", "an object (z.record)"),
+    "z.object({ f: z.set(z.string()) })": ("f", "set", "an array"),
+    "{ f: z.array(z.object({ d: z.date().optional() })) }": ("f[].d", "date", "z.coerce.date()"),
+    "{ f: z.record(z.string(), z.bigint()) }": ("f[]", "bigint", "a string of digits"),
+    "{ f: z.tuple([z.string(), z.symbol()]) }": ("f[1]", "symbol", "an enum"),
+    "{ f: z.undefined() }": ("f", "undefined", "leave it out"),
+    "{ f: z.void().nullable() }": ("f", "void", "leave it out"),
+    "{ f: z.never() }": ("f", "never", "leave it out"),
+    "{ f: z.nan() }": ("f", "nan", "a number"),
+    "{ f: z.file() }": ("f", "file", "the path of the file"),
+    "{ f: z.instanceof(URL) }": ("f", "URL", "an object with its fields"),
+    "{ f: z.union([z.date(), z.map(z.string(), z.string())]) }": ("f", "date", "z.iso.datetime()"),
+    "{ f: z.literal(1n) }": ("f", "bigint", "an integer"),
+    "{ f: z.date().default(() => new Date()) }": ("f", "date", "z.iso.datetime()"),
+    "{ f: z3.array(z3.map(z3.string(), z3.string())) }": ("f[]", "map", "an object"),
+    "z3.object({ f: z3.date().optional() })": ("f", "date", "z.coerce.date()"),
+    "z3.object({ f: z3.function() }).strict()": ("f", "function", "a string that names"),
+    "T.Object({ f: T.Optional(T.Date()) })": ("f", "Date", "a string that is a date"),
+    "T.Object({ f: T.Array(T.Function([], T.String())) })": ("f[]", "Function", "a string that names"),
+    "T.Object({ f: T.Never() })": ("f", "never", "leave it out"),
+    "T.Object({ f: T.Union([T.Undefined(), T.BigInt()]) })": ("f", "undefined", "leave it out"),
+    '{ f: { type: "float" } }': ("f", "float", "one of string, number"),
+}
+FILLED = {
+    "{ f: z.coerce.date() }": ('"2026-01-02T00:00:00Z"', '"2026-01-02T00:00:00.000Z"'),
+    "{ f: z.coerce.bigint() }": ('"12"', '"12"'),
+    "{ f: z.preprocess((text) => new Date(text), z.date()) }": ('"2026-01-02"', '"2026-01-02T00:00:00.000Z"'),
+    "{ f: z.union([z.date(), z.string()]) }": ('"x"', '"x"'),
+    "{ f: z.promise(z.string()) }": ('"x"', '"x"'),
+    "{ f: z.string().transform((text) => BigInt(text)) }": ('"3"', '"3"'),
+    "{ f: z.any() }": ("[1]", "[1]"),
+    "{ f: z.string(), g: z.never().optional(), h: z.undefined().optional() }": ('"x"', '"x"'),
+    "z3.object({ f: z3.coerce.date() })": ('"2026-01-02T00:00:00Z"', '"2026-01-02T00:00:00.000Z"'),
+    "{ f: z3.preprocess((text) => new Map([[text, 1]]), z3.map(z3.string(), z3.number())) }": ('"a"', '{"a":1}'),
+    "T.Object({ f: T.String(), g: T.Optional(T.Never()) })": ('"x"', '"x"'),
+    '{ type: { type: "string" }, f: { type: "string", default: "x" } }': ('"y", "type": "t"', '"y"'),
+}  # fmt: skip
+
+
+def taking(declared: dict[str, object]) -> str:
+    """A file with a tool for each schema of arguments; it returns its argument `f` as JSON."""
+    imports = 'import { z } from "zod"\nimport { z as z3 } from "zod/v3"\nimport { Type as T } from "@sinclair/typebox"\n'
+    body = "async execute({ f }) { return JSON.stringify(f instanceof Map ? Object.fromEntries(f) : typeof f === 'bigint' ? String(f) : await f) }"
+    return imports + "\n".join(
+        f'export const v{number} = {{ description: "Take.", args: {schema}, {body} }}'
+        for number, schema in enumerate(declared)
+    )
+
+
+async def test_a_parameter_that_json_cannot_fill_rejects_its_tool_with_what_to_take(
+    daemon: RunningDaemon,
+) -> None:
+    save(daemon, "some.ts", taking({**UNFILLABLE, "{ f: z.string() }": None}))
+    async with daemon.connect() as session:
+        await session.described()
+        assert set(session.catalog.tools) == {f"some_v{len(UNFILLABLE)}"}
+        said = {problem.tool: problem.message for problem in session.catalog.problems}
+    for number, (schema, (name, kind, instead)) in enumerate(UNFILLABLE.items()):
+        message = said[f"some_v{number}"]
+        start = f"parameter '{name}' has a type that JSON cannot fill: {kind}; "
+        assert (schema, message[: len(start)]) == (schema, start)
+        assert instead in message
+
+
+async def test_a_type_that_reads_what_json_has_is_filled(daemon: RunningDaemon) -> None:
+    save(daemon, "some.ts", taking({**FILLED}))
+    async with daemon.connect() as session:
+        await session.described()
+        assert session.catalog.problems == ()
+        for number, (schema, (given, read)) in enumerate(FILLED.items()):
+            outcome = await session.call(f"some_v{number}", json.loads(f'{{"f": {given}}}'))
+            assert (schema, outcome.text) == (schema, read)
+
+
+GOOD = '{ description: "Good.", args: {}, async execute() { return "good" } }'
+BAD = {
+    "listed": (
+        f"export const tools = [{{ ...{GOOD}, name: 'first' }}, 5, {{ description: 'x', args: {{}} }}, {{ ...{GOOD}, name: 'last' }}]",
+        {"first", "last"},
+        [("", "tools has an invalid tool at index 1"), ("", "tools has an invalid tool at index 2")],
+    ),
+    "mapped": (
+        f"export default {{ fine: {GOOD}, half: {{ description: 'x', args: {{}} }}, LIMIT: 3, words: {{ a: 1 }} }}",
+        {"fine"},
+        [("half", "default has an invalid tool at index 1")],
+    ),
+    "named": (
+        f"export const good = {GOOD}\nexport const wrong = {{ ...good, args: 5 }}\nexport const half = {{ description: 'x', args: {{}} }}\nexport const proxy = new Proxy({{}}, {{ get() {{ throw 1 }}, has() {{ throw 2 }} }})",
+        {"named_good"},
+        [("half", "no function execute()"), ("named_wrong", "its arguments are a number")],
+    ),
+    "made": (
+        f"export default (pi) => [{{ ...{GOOD}, name: 'maker' }}, {{ description: 'x' }}]",
+        {"maker"},
+        [("", "default() made something without execute()")],
+    ),
+    "thrown": (
+        f"export const good = {GOOD}\nexport default (pi) => {{ throw new RangeError('no host') }}",
+        {"thrown_good"},
+        [("", "RangeError: no host")],
+    ),
+    "getter": (
+        f"export const good = {GOOD}\nexport const odd = {{ description: 'x', execute() {{}}, get args() {{ throw new RangeError('no args') }} }}",
+        {"getter_good"},
+        [("getter_odd", "RangeError: no args")],
+    ),
+}  # fmt: skip
+
+
+async def test_a_bad_tool_takes_no_good_one_along(daemon: RunningDaemon) -> None:
+    for name, (text, *_) in BAD.items():
+        save(daemon, f"{name}.ts", text)
+    async with daemon.connect() as session:
+        await session.described()
+        names = set[str]().union(*(names for _, names, _ in BAD.values()))
+        assert set(session.catalog.tools) == names
+        for name in sorted(names):
+            assert (await session.call(name)).text == "good"
+        for name, (_, _, told) in BAD.items():
+            problems = [problem for problem in session.catalog.problems if Path(problem.path).stem == name]
+            found = sorted((problem.tool, problem.message) for problem in problems)
+            assert len(found) == len(told), found
+            for (tool, message), (expected, part) in zip(found, told, strict=True):
+                assert (tool, part in message) == (expected, True), message
+
+
+OPTIONS = {
+    "timout: 5": "there is no option 'timout'; did you mean 'timeout'?",
+    "timeout: 5": "`timeout` is not read from a file in TypeScript; take it out, and put it under [tool.some_v1] in",
+    "memory: '1GiB'": "`memory` is not read from a file",
+    "descripton: 'x'": "there is no option 'descripton'; did you mean 'description'?",
+    "readOnly: true": "there is no option 'readOnly'; did you mean 'read_only'?",
+    "onsession: 1": "there is no option 'onsession'; did you mean 'onSession'?",
+    "colour: 'red'": "there is no option 'colour'; it has no effect",
+}
+
+
+async def test_an_option_that_is_not_there_is_remarked_upon(daemon: RunningDaemon) -> None:
+    body = 'description: "It.", args: {}, async execute() { return "ran" }'
+    save(
+        daemon,
+        "some.ts",
+        "\n".join(
+            f"export const v{number} = {{ {option}, {body} }}" for number, option in enumerate(OPTIONS)
+        ),
+    )
+    known = "label: 'It', promptGuidelines: [], renderCall() {}, helper() {}, onSession() {}, none: undefined"
+    save(daemon, "known.ts", f"export default {{ {known}, {body} }}")
+    save(
+        daemon,
+        "own.ts",
+        "class Own { colour = 1; description = 'Own.'; args = {}; execute() { return this.colour } }\nexport default new Own()",
+    )
+    async with daemon.connect() as session:
+        await session.described()
+        said = {problem.tool: problem for problem in session.catalog.problems}
+        assert set(said) == {f"some_v{number}" for number in range(len(OPTIONS))}
+        for number, start in enumerate(OPTIONS.values()):
+            problem = said[f"some_v{number}"]
+            assert problem.reason == "remark"
+            assert problem.message.startswith(start), problem.message
+            assert (await session.call(problem.tool)).text == "ran"
+        assert (await session.call("own")).text == "1"
+
+
+IMPORTED = 'import { type Plugin, tool } from "@opencode-ai/plugin"\n'
+SHOUT = 'shout: tool({ description: "Shout.", args: { text: tool.schema.string() }, async execute(args) { return args.text.toUpperCase() } })'
+PLUGINS = {
+    "typed": f"{IMPORTED}export const Shout: Plugin = async ({{ client, $, directory }}) => ({{ tool: {{ {SHOUT} }} }})",
+    "default": f"{IMPORTED}const plugin = (async (input) => {{ await input.client.app.log({{}}); return {{ tool: {{ {SHOUT.replace('shout', 'loud', 1)} }} }} }}) satisfies Plugin\nexport default plugin\nexport {{ plugin }}",
+    "server": f"{IMPORTED}export default {{ id: 'x', server: async () => ({{ tool: {{ {SHOUT.replace('shout', 'served', 1)}, bad: {{}} }} }}) }} as {{ server: Plugin }}",
+    "hooks": f'{IMPORTED}export const Hooks: Plugin = async () => ({{ "chat.message": async () => {{}} }})',
+    "asks": f"{IMPORTED}export const Asks: Plugin = async ({{ client }}) => ({{ tool: await client.session.list() }})",
+    "beside": f"{IMPORTED}type Own = Plugin\nexport default {GOOD}\nexport const helper = () => {{ throw new Error('called') }}",
+}  # fmt: skip
+
+
+async def test_a_plugin_of_opencode_1_is_a_file_of_its_tools_or_says_that_it_has_none(
+    daemon: RunningDaemon,
+) -> None:
+    for name, text in PLUGINS.items():
+        save(daemon, f"{name}.ts", text)
+    async with daemon.connect() as session:
+        await session.described()
+        assert set(session.catalog.tools) == {"shout", "loud", "served", "beside"}
+        for name in ("shout", "loud", "served"):
+            assert (await session.call(name, {"text": "hi"})).text == "HI"
+        said = {Path(problem.path).stem: problem.message for problem in session.catalog.problems}
+        assert set(said) == {"server", "hooks", "asks"}
+        assert "it has not both a function execute()" in said["server"]
+        assert said["hooks"].startswith("is a plugin of OpenCode that returns no tools as `tool`")
+        assert said["asks"].startswith("client.session.list() is OpenCode's own")
+
+
+DATA = {
+    "j.json": '{"a": 1, "b-c": [2], "class": {"d": null}}',
+    "c.jsonc": '{ // one\n "a": 1, /* two */ "b": "http://x", }',
+    "y.yaml": "a: 1\nb: [x, 2026-01-02, yes, ~]\nc: &x {d: 1}\ne:\n  <<: *x\n",
+    "m.yml": "a: 1\n---\nb: 2\n",
+    "t.toml": 'a = 1\nd = 2026-01-02\n[t]\nb = "x"\n',
+}
+READ = {
+    "j": {"a": 1, "b-c": [2], "class": {"d": None}},
+    "c": {"a": 1, "b": "http://x"},
+    "y": {"a": 1, "b": ["x", "2026-01-02", "yes", None], "c": {"d": 1}, "e": {"d": 1}},
+    "m": [{"a": 1}, {"b": 2}],
+    "t": {"a": 1, "d": "2026-01-02", "t": {"b": "x"}},
+}
+
+
+async def test_data_is_imported_with_and_without_its_type(daemon: RunningDaemon) -> None:
+    for name, text in DATA.items():
+        save(daemon, f"data/{name}", text)
+        stem, _, kind = name.partition(".")
+        bare = f'import {stem} from "./data/{name}"'
+        body = f'{{ description: "Read.", args: {{}}, async execute() {{ return JSON.stringify({stem}) }} }}'
+        save(daemon, f"bare_{stem}.ts", f"{bare}\nexport default {body}")
+        save(daemon, f"with_{stem}.mjs", f'{bare} with {{ type: "{kind}" }}\nexport default {body}')
+    keys = 'import { a } from "./data/j.json"\nimport { t } from "./data/t.toml" with { type: "toml" }\nimport { "b-c" as b } from "./data/j"\n'
+    save(daemon, "keys.ts", f'{keys}const r = require("./data/j.json")\nconst l = (await import("./data/y.yaml")).default\n'
+         'export default { description: "Keys.", args: {}, execute: () => JSON.stringify([a, t, b, r.a, l.a]) }')  # fmt: skip
+    async with daemon.connect() as session:
+        await session.described()
+        assert session.catalog.problems == ()
+        for stem, value in READ.items():
+            assert json.loads((await session.call(f"bare_{stem}")).text) == value
+            assert json.loads((await session.call(f"with_{stem}")).text) == value
+        assert json.loads((await session.call("keys")).text) == [1, {"b": "x"}, [2], 1, 1]
+
+
+async def test_a_mistake_in_data_is_named_with_its_file_and_line(daemon: RunningDaemon) -> None:
+    broken = {"j.json": '{\n  "a": ,\n}', "y.yaml": "a: 1\nb: [1, 2\nc: 3\n", "t.toml": "a = 1\nb = = 2\n"}
+    for name, text in broken.items():
+        path = save(daemon, f"data/{name}", text)
+        save(daemon, f"{name[0]}.ts", f'// 1\nimport x from "./data/{name}"\nexport default x')
+    problems = await problems_of(daemon)
+    for name, text in broken.items():
+        problem = problems[name[0]]
+        first, shown, carets = problem.message.split("\n")
+        assert f"/data/{name} line " in first, problem.message
+        assert problem.line == 2
+        assert shown.strip() in text
+        assert carets.strip("^ ") == ""
+    assert f"in {path} line 2" in problems["t"].message

@@ -1,4 +1,5 @@
 // Plugins of OpenCode 2, {id, setup}: `setup` gets a context, and registers its tools by `context.tool.transform`.
+// Plugins of OpenCode 1 are functions that return hooks, and their tools as `tool`; they are known by the type that they import.
 //
 // Only its tools are for a worker. What else it registers (hooks, agents, commands, providers) belongs to the process of the
 // agent: registering is silent, and using what only OpenCode has throws when it is used.
@@ -36,6 +37,36 @@ export async function toolsOfPlugin(plugin) {
     await Promise.all(edits);
     if (typeof cleanUp === "function") process.once("exit", cleanUp);
     return [...tools].map(([name, tool]) => [name, exported(name, tool)]);
+}
+
+/** Returns whether a source says that its functions are plugins of OpenCode 1. */
+export function hasFirstPlugins(source) {
+    return /["']@opencode-ai\/plugin["']/.test(source) && /\bPlugin\b/.test(source);
+}
+
+/** Runs the plugins of OpenCode 1 of a module; returns their tools with their names. Throws TypeError if they have none. */
+export async function toolsOfFirstPlugins(exported) {
+    const directory = process.cwd();
+    const log = async () => ({ data: true });
+    const own = {
+        client: elsewhere("client", { app: elsewhere("client.app", { log }) }),
+        project: { id: "", worktree: directory },
+        directory,
+        worktree: directory,
+        $: globalThis.Bun?.$ ?? elsewhere("$"),
+    };
+    const tools = [];
+    for (const value of new Set(Object.values(exported))) {
+        const plugin = typeof value === "function" ? value : value?.server;
+        if (typeof plugin !== "function") continue;
+        const hooks = await plugin(elsewhere("", own));
+        tools.push(...Object.entries(hooks?.tool ?? {}));
+    }
+    if (tools.length === 0)
+        throw new TypeError(
+            "is a plugin of OpenCode that returns no tools as `tool`; its hooks belong to the process of the agent, so keep it where OpenCode looks for plugins",
+        );
+    return tools;
 }
 
 /** Returns an object with these members; the others are there to be named, and throw when they are called. */

@@ -6,6 +6,7 @@
 // may have a `type`: nothing else of it would be enforced.
 
 import { vendored } from "./modules.mjs";
+import { unfillable } from "./unfillable.mjs";
 
 const OWN = ["description", "title", "examples", "deprecated"];
 const PROBLEMS_MAX = 20;
@@ -18,6 +19,10 @@ export class SchemaError extends Error {}
  * {problems}. Throws SchemaError.
  */
 export async function argumentsOf(declared, describe) {
+    if (describe && isMapping(declared)) {
+        const why = unfillable(declared, isStandard(declared) || isJsonSchema(declared));
+        if (why !== null) throw new SchemaError(why);
+    }
     const read = await readerOf(declared);
     return { schema: describe ? withoutVersion(await read.schema()) : null, parse: safely(read.parse) };
 }
@@ -126,7 +131,11 @@ async function ofFields(declared, readerOfField) {
         const properties = {};
         const required = [];
         for (const [name, field] of fields) {
-            properties[name] = withoutVersion(field.schema());
+            try {
+                properties[name] = withoutVersion(field.schema());
+            } catch (error) {
+                throw new SchemaError(`parameter '${name}' has no JSON Schema: ${error.message}`);
+            }
             if (!(await field.parse(undefined)).success) required.push(name);
         }
         return { type: "object", properties, required };

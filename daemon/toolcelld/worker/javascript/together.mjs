@@ -1,15 +1,22 @@
-// Tools that a file exports together: a list, an object, a factory that makes or registers them, or a plugin of OpenCode 2.
+// Tools that a file exports together: a list, an object, a factory that makes or registers them, or a plugin of OpenCode.
 
 import { argumentsFor, hostFor } from "./host.mjs";
-import { isPlugin, toolsOfPlugin } from "./plugins.mjs";
+import { hasFirstPlugins, isPlugin, toolsOfFirstPlugins, toolsOfPlugin } from "./plugins.mjs";
 
 const NAMES = ["tools", "TOOLS", "default", "factory"];
+const NO_TOOL = "it has not both a function execute() and a description or a schema of its arguments";
 
 /**
  * Yields [name, tool, five] for each tool that is exported together with others: its key in an object, or "", and
- * whether its `execute` takes the five arguments of oh-my-pi. `pending` keeps actions that wait. Throws TypeError for a factory that makes something else.
+ * whether its `execute` takes the five arguments of oh-my-pi. For what is no tool, tool is an Error that says so.
+ * `isTool` and `isHalf` say what of an object is a tool, and what was to be one; `pending` keeps actions that wait.
  */
-export async function* exportedTogether(exported, isTool, pending) {
+export async function* exportedTogether(exported, source, isTool, isHalf, pending) {
+    if (hasFirstPlugins(source) && !Object.values(exported).some(isTool)) {
+        for (const [name, tool] of await toolsOfFirstPlugins(exported))
+            yield isTool(tool) ? [name, tool, false] : [name, new TypeError(NO_TOOL), false];
+        return;
+    }
     for (const export_ of NAMES) {
         const value = exported[export_];
         if (value === undefined || value === null || isTool(value)) continue;
@@ -29,14 +36,17 @@ export async function* exportedTogether(exported, isTool, pending) {
                     `${export_}() returned ${made === null ? "null" : typeof made}; a factory returns a tool, or several in a list or an object`,
                 );
             for (const [name, tool] of several) {
-                if (!isTool(tool)) throw new TypeError(`${export_}() made something without execute()`);
-                yield [name, tool, true];
+                if (isTool(tool)) yield [name, tool, true];
+                else yield [name, new TypeError(`${export_}() made something without execute(): ${NO_TOOL}`), true];
             }
         } else if (typeof value === "object") {
             const several = severalOf(value, isTool);
-            if (several?.some(([, each]) => isTool(each)))
-                for (const [name, tool] of several)
-                    if (isTool(tool)) yield [name, tool, tool.execute.length > 2];
+            if (!several?.some(([, each]) => isTool(each))) continue;
+            for (const [at, [name, tool]] of several.entries()) {
+                if (isTool(tool)) yield [name, tool, tool.execute.length > 2];
+                else if (Array.isArray(value) || isHalf(tool))
+                    yield [name, new TypeError(`${export_} has an invalid tool at index ${at}: ${NO_TOOL}`), false];
+            }
         }
     }
 }

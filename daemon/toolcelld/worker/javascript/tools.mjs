@@ -2,17 +2,17 @@
 
 import { absenceOf } from "./absence.mjs";
 import { json } from "./frames.mjs";
+import { OF_CELL, remarksOn } from "./options.mjs";
 import { PUSH, PendingActions } from "./pending.mjs";
 import { SchemaError, argumentsOf } from "./schemas.mjs";
 import { ON_SESSION, handlersOf, teller } from "./session_events.mjs";
+import { lineOf } from "./thrown.mjs";
 import { exportedTogether, withFive } from "./together.mjs";
 
 const ARGUMENTS = ["args", "parameters", "inputSchema", "input_schema"];
 const NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 const DESCRIPTION_BYTES_MAX = 8 * 1024;
 const TOOLS_MAX = 256;
-/** What the configuration says of a tool's cell. In a file it would be read as a promise that nobody keeps. */
-const OF_CONFIGURATION = ["env", "isolation", "network", "programs", "read_only", "sandbox", "secrets"];
 const NAME_CHARACTERS_MAX = 100;
 const MESSAGE_CHARACTERS_MAX = 1_000;
 
@@ -28,40 +28,43 @@ export async function toolsOf(module, source, file, stem, describe) {
     const problems = [];
     const values = [];
     const pending = new PendingActions();
-    async function add(name, value, execute) {
+    async function add(nameOfTool, value, five) {
+        let name = "";
         try {
+            name = nameOfTool();
+            if (value instanceof Error) throw value; // in place of a tool
             if (tools.size === TOOLS_MAX) throw new SchemaError(`the file has more than ${TOOLS_MAX} tools`);
             if (tools.has(name))
                 throw new SchemaError(
                     "the file has a tool of this name already; give one of them another name",
                 );
-            tools.set(name, await toolOf(name, value, execute, describe));
+            tools.set(name, await toolOf(name, value, five ? withFive(value) : value.execute.bind(value), describe));
             values.push(value);
+            if (describe) problems.push(...remarksOn(name, value).map((message) => remark(name, message)));
         } catch (error) {
             problems.push(problem(name, error));
         }
     }
     const single = candidates(exported);
-    for (const [value, names] of single) {
-        const execute = value.execute.length > 2 ? withFive(value) : value.execute.bind(value);
-        await add(named(value) ?? nameOf(names, stem), value, execute);
-    }
+    for (const [value, names] of single)
+        await add(() => named(value) ?? nameOf(names, stem), value, value.execute.length > 2);
+    for (const [name, value] of Object.entries(exported))
+        if (isHalf(value)) problems.push(remark(name, "it has a description and arguments, and no function execute()"));
     try {
         let number = 0;
-        for await (const [key, value, five] of exportedTogether(exported, isTool, pending)) {
+        for await (const [key, value, five] of exportedTogether(exported, source, isTool, isHalf, pending)) {
             number += 1;
-            if (single.has(value)) continue;
-            const name = named(value) ?? (key || (number === 1 ? stem : `${stem}_${number}`));
-            await add(name, value, five ? withFive(value) : value.execute.bind(value));
+            const unnamed = number === 1 ? stem : `${stem}_${number}`;
+            if (!single.has(value)) await add(() => (value instanceof Error ? key : (named(value) ?? (key || unnamed))), value, five);
         }
     } catch (error) {
-        if (!(error instanceof TypeError)) throw error;
+        if (!(error instanceof TypeError) && tools.size === 0) throw error;
         problems.push(problem("", error));
     }
     const waits = tools.size > 0 && source.includes(PUSH);
     if (waits) {
         const resolve = pending.resolver(stem);
-        await add(resolve.name, resolve, resolve.execute);
+        await add(() => resolve.name, resolve, false);
     }
     const handlers = handlersOf(exported, values);
     if (handlers.length) tools.set(ON_SESSION, teller(handlers));
@@ -90,8 +93,12 @@ export function described({ tools, problems, options, absence }, helpers) {
 }
 
 function problem(tool, error) {
-    const message = String(error.message).slice(0, MESSAGE_CHARACTERS_MAX);
-    return { tool: tool.slice(0, NAME_CHARACTERS_MAX), message, line: 0 };
+    const message = error instanceof SchemaError || error instanceof TypeError ? error.message : lineOf(error);
+    return { tool: tool.slice(0, NAME_CHARACTERS_MAX), message: String(message).slice(0, MESSAGE_CHARACTERS_MAX), line: 0 };
+}
+
+function remark(tool, message) {
+    return { ...problem(tool, new SchemaError(message)), remark: true };
 }
 
 function named(value) {
@@ -110,12 +117,23 @@ function candidates(exported) {
 }
 
 function isTool(value) {
-    return (
-        value !== null &&
-        typeof value === "object" &&
-        typeof value.execute === "function" &&
-        (value.description !== undefined || ARGUMENTS.some((key) => key in value))
-    );
+    const isDescribed = () => value.description !== undefined || ARGUMENTS.some((key) => key in value);
+    return looked(() => value !== null && typeof value === "object" && typeof value.execute === "function" && isDescribed());
+}
+
+/** Returns whether a value was to be a tool, and cannot run. */
+function isHalf(value) {
+    const isDescribed = () => typeof value.description === "string" && ARGUMENTS.some((key) => key in value);
+    return looked(() => value !== null && typeof value === "object" && isDescribed() && value.execute === undefined);
+}
+
+/** Returns false where a value does not let itself be looked at, as proxies and getters may not. */
+function looked(look) {
+    try {
+        return look();
+    } catch {
+        return false;
+    }
 }
 
 function nameOf(names, stem) {
@@ -128,7 +146,7 @@ async function toolOf(name, value, execute, describe) {
         throw new SchemaError(
             "a tool's name is 1 to 64 letters, digits, _ and -, without two _ in a row; give it another name",
         );
-    const unread = OF_CONFIGURATION.find((each) => value[each] !== undefined);
+    const unread = OF_CELL.find((each) => value[each] !== undefined);
     if (unread === "programs")
         throw new SchemaError(
             `\`programs\` is not read from a file; take it out, and put [profile.some] programs = false and [tool.${name}] sandbox = "some" into the configuration`,
