@@ -28,6 +28,7 @@ BUILT = {
             "zod.mjs",
             "zod3.mjs",
             "typebox.mjs",
+            "formats.cjs",
             "sucrase.cjs",
             "worker.mjs",
             "packages/zod/index.mjs",

@@ -114,12 +114,13 @@ HOSTILE = [
 async def test_what_cannot_be_read_of_an_exception_ends_the_call_at_once(daemon: RunningDaemon) -> None:
     save(daemon, "some.ts", tools(HOSTILE))
     save(daemon, "fine.ts", tools(['return "fine"']))
-    for number, body in enumerate(HOSTILE):
+    at_import = HOSTILE[::3]
+    for number, body in enumerate(at_import):
         save(daemon, f"import{number}.ts", f"{{ {body} }}\nexport {{}}")
     async with daemon.connect() as session:
         await session.described()
         broken = [problem for problem in session.catalog.problems if problem.reason == "broken"]
-        assert len(broken) == len(HOSTILE)
+        assert len(broken) == len(at_import)
         assert "fine_v0" in session.catalog.tools
         for number, body in enumerate(HOSTILE):
             outcome = await session.call(f"some_v{number}", timeout=20)

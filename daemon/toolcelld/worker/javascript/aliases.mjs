@@ -36,6 +36,11 @@ export function* aliased(specifier, file) {
     }
 }
 
+/** Returns JSON without the comments and the last commas that some files have. */
+export function withoutComments(text) {
+    return text.replace(COMMENTS, (whole, kept) => kept ?? whole.replace(/[^\n]/g, " ")).replace(LAST_COMMAS, "$1");
+}
+
 function configIn(directory) {
     if (!found.has(directory)) found.set(directory, read(directory));
     return found.get(directory);
@@ -44,8 +49,7 @@ function configIn(directory) {
 function read(directory) {
     try {
         const text = fs.readFileSync(path.join(directory, "tsconfig.json"), "utf8");
-        const plain = text.replace(COMMENTS, "$1").replace(LAST_COMMAS, "$1");
-        const { baseUrl = ".", paths = {} } = JSON.parse(plain).compilerOptions ?? {};
+        const { baseUrl = ".", paths = {} } = JSON.parse(withoutComments(text)).compilerOptions ?? {};
         return { base: path.resolve(directory, baseUrl), patterns: Object.entries(paths) };
     } catch {
         return null; // it is not there, or has a mistake that the project's own compiler names

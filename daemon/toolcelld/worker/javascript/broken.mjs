@@ -9,10 +9,11 @@ import module from "node:module";
 import { fileURLToPath } from "node:url";
 import vm from "node:vm";
 
+import { isData } from "./data.mjs";
 import { importOf, importsBelow, importsOf } from "./imports.mjs";
-import { attempts, lastLoaded, loaderOf, meant, transformed } from "./modules.mjs";
+import { attempts, dataSource, lastLoaded, loaderOf, meant, transformed } from "./modules.mjs";
 import { HERE } from "./place.mjs";
-import { isA, property, textOf } from "./thrown.mjs";
+import { isA, membersOf, property, textOf } from "./thrown.mjs";
 
 const MODULE_CHARACTERS_MAX = 200;
 const MARKED_CHARACTERS_MAX = 200; // of a line that is shown
@@ -49,7 +50,8 @@ export function brokenBy(thrown, file, content) {
 }
 
 /** The place of what an engine cannot read. */
-function mistake(thrown, sourceOf) {
+function mistake(error, sourceOf) {
+    const thrown = membersOf(error)[0] ?? error; // of several, Bun tells the first one first
     const position = property(thrown, "position");
     if (position?.file) return { ...position, message: String(property(thrown, "message")) }; // of Bun
     if (!isA(thrown, SyntaxError)) return null;
@@ -59,7 +61,19 @@ function mistake(thrown, sourceOf) {
     if (told !== null) return { message, ...told, column: told.isTranslated ? 0 : told.column };
     if (stack.split("\n").some((line) => FRAME.test(line) && !/<parse>/.test(line) && !line.includes(HERE))) return null; // as of JSON.parse()
     const file = lastLoaded();
+    if (/^JSON Parse error/.test(message)) return mistakeInData(file, sourceOf); // of Bun
     return file === null ? null : process.versions.bun ? placeByBun(file, sourceOf(file)) : placeByScript(file, sourceOf(file), message);
+}
+
+/** The place of the first mistake in a file of data that is imported. */
+function mistakeInData(file, sourceOf) {
+    for (const [, place] of importsBelow(file, sourceOf(file), meant))
+        try {
+            if (place !== null && isData(place)) dataSource(place);
+        } catch (error) {
+            return attempts.get(error);
+        }
+    return null;
 }
 
 function placeByBun(file, source) {
@@ -67,7 +81,7 @@ function placeByBun(file, source) {
         new Bun.Transpiler({ loader: loaderOf(file) }).transformSync(source);
         return null;
     } catch (error) {
-        const first = isA(error, AggregateError) ? error.errors[0] : error;
+        const first = membersOf(error)[0] ?? error;
         return { ...first.position, file, message: first.message };
     }
 }

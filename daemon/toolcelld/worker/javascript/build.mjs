@@ -21,6 +21,7 @@ const LIBRARIES = {
         'export * from "zod/v3"; export { z as default } from "zod/v3"; export { zodToJsonSchema } from "zod-to-json-schema";',
     "typebox.mjs": 'export * from "@sinclair/typebox";',
     "sucrase.cjs": 'export { transform } from "sucrase";',
+    "formats.cjs": 'export { parseAllDocuments as documents } from "yaml"; export { parse as toml } from "smol-toml";',
 };
 const LICENSED = [
     "zod",
@@ -29,6 +30,8 @@ const LICENSED = [
     "sucrase",
     "lines-and-columns",
     "ts-interface-checker",
+    "yaml",
+    "smol-toml",
 ];
 
 const modules = path.resolve(process.argv[2]);

@@ -11,6 +11,7 @@ import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 import { aliased } from "./aliases.mjs";
+import { isData, sourceOfData } from "./data.mjs";
 import { HERE } from "./place.mjs";
 import { hostExports, hostImports, hostSource, isHost, libraryOf } from "./stand_ins.mjs";
 
@@ -115,30 +116,36 @@ async function prepareNode(file, content, imports, packages) {
     const beside = packages.map((place) => pathToFileURL(path.join(path.dirname(place), "_.mjs")).href);
     const hosts = new Map();
     for (const [name, names] of imports) hosts.set(name, await hostSource(names));
+    function resolved(specifier, context, next) {
+        if (specifier === "bun" || specifier.startsWith("bun:"))
+            throw new Error(`imports ${specifier}, which is part of Bun, and Node runs it; install bun`);
+        try {
+            return next(specifier, context);
+        } catch (error) {
+            for (const parentURL of PACKAGE.test(specifier) ? beside : [])
+                try {
+                    return next(specifier, { ...context, parentURL });
+                } catch {
+                    continue; // the first error names the file that imports it
+                }
+            const found = unfinished(specifier, context.parentURL) ?? libraryOf(specifier);
+            if (found === null && isHost(specifier))
+                return { url: HOST + specifier, format: "module", shortCircuit: true };
+            if (found === null) {
+                if (context.parentURL?.startsWith("file:"))
+                    attempts.set(error, { specifier, file: fileURLToPath(context.parentURL) });
+                throw error;
+            }
+            return { url: pathToFileURL(found).href, shortCircuit: true };
+        }
+    }
+    const isImport = (context) => context.conditions.includes("import");
     module.registerHooks({
         resolve(specifier, context, next) {
             if (specifier === url) return { url, shortCircuit: true }; // it may be gone by now
-            if (specifier === "bun" || specifier.startsWith("bun:"))
-                throw new Error(`imports ${specifier}, which is part of Bun, and Node runs it; install bun`);
-            try {
-                return next(specifier, context);
-            } catch (error) {
-                for (const parentURL of PACKAGE.test(specifier) ? beside : [])
-                    try {
-                        return next(specifier, { ...context, parentURL });
-                    } catch {
-                        continue; // the first error names the file that imports it
-                    }
-                const found = unfinished(specifier, context.parentURL) ?? libraryOf(specifier);
-                if (found === null && isHost(specifier))
-                    return { url: HOST + specifier, format: "module", shortCircuit: true };
-                if (found === null) {
-                    if (context.parentURL?.startsWith("file:"))
-                        attempts.set(error, { specifier, file: fileURLToPath(context.parentURL) });
-                    throw error;
-                }
-                return { url: pathToFileURL(found).href, shortCircuit: true };
-            }
+            const found = resolved(specifier, context, next);
+            if (!isImport(context) || !isDataFile(found.url)) return found;
+            return { ...found, format: "module", importAttributes: {} }; // it is a module of ours, whatever it was to be
         },
         load(url, context, next) {
             if (url.startsWith(HOST))
@@ -153,6 +160,8 @@ async function prepareNode(file, content, imports, packages) {
                     source: `export default ${JSON.stringify(fs.readFileSync(place, "utf8"))}`,
                     shortCircuit: true,
                 };
+            if (context.format === "module" && isData(place))
+                return { format: "module", source: dataSource(place), shortCircuit: true };
             const isOwn = place === file;
             if (!TYPESCRIPT.test(place) && !isOwn) return next(url, context);
             const source = translated(isOwn ? content : fs.readFileSync(place, "utf8"), place);
@@ -160,6 +169,34 @@ async function prepareNode(file, content, imports, packages) {
             return { format, source: format === "module" ? scoped(source) : source, shortCircuit: true };
         },
     });
+}
+
+function isDataFile(url) {
+    return url.startsWith("file:") && isData(fileURLToPath(url));
+}
+
+/** Returns the source of a module for a file of data; a mistake in it throws an error that is among the attempts. */
+export function dataSource(file) {
+    try {
+        return sourceOfData(file);
+    } catch (error) {
+        const { line, column, message } = error;
+        attempts.set(error, { file, length: 1, message, ...(line ? { line, column } : placeInJson(file)) });
+        throw error;
+    }
+}
+
+/** The place of a mistake in a file of JSON, which engines do not always tell: read as JavaScript, it is one as well. */
+function placeInJson(file) {
+    const text = fs.readFileSync(file, "utf8");
+    try {
+        transformed(`(${text}\n)`, "");
+        const before = text.slice(0, text.search(/,(?=\s*[}\]])/) + 1).split("\n"); // a last comma
+        return { line: before.length, column: before.at(-1).length };
+    } catch (error) {
+        const { line = 1, column = 0 } = attempts.get(error) ?? {};
+        return { line, column: line === 1 ? column - 1 : column };
+    }
 }
 
 /** Returns the file that a specifier means to TypeScript and to bundlers, or null. */
