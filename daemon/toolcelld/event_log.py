@@ -99,13 +99,15 @@ class Broadcast(Generic[T]):
         """Those who follow now."""
         self.keep: Callable[[T], object] | None = None
         """Gets each item besides, as the records do; it must not block."""
+        self.dropped = 0
+        """Items that readers have missed."""
 
     def publish(self, item: T) -> None:
         """Queue an item for every reader; never blocks."""
         if self.keep is not None:
             self.keep(item)
         for reader in list(self.readers):
-            reader.put(item)
+            self.dropped += reader.put(item)
 
     @contextmanager
     def follow(self) -> Generator[AsyncIterator[tuple[T, int]]]:
@@ -124,12 +126,14 @@ class _Reader(Generic[T]):
         self._lost = 0
         self._ready = asyncio.Event()
 
-    def put(self, item: T) -> None:
-        if len(self._items) >= QUEUE_MAX:
+    def put(self, item: T) -> bool:
+        """Add an item; return whether the oldest one was dropped for it."""
+        if full := len(self._items) >= QUEUE_MAX:
             self._items.popleft()
             self._lost += 1
         self._items.append(item)
         self._ready.set()
+        return full
 
     def __aiter__(self) -> Self:
         return self

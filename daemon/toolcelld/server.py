@@ -33,6 +33,7 @@ from toolcelld.daemon import Daemon, DaemonOptions
 from toolcelld.event_log import EventLogHandler, FloodFilter
 from toolcelld.files import looks
 from toolcelld.lifecycle import DaemonEvent
+from toolcelld.metrics.server import serving
 from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.interceptors import Parser
@@ -152,11 +153,12 @@ async def _serve(
         manager.feed_watchdog()
         on_serving()
         logger.info("toolcelld %s serves %s", toolcelld.version(), daemon.socket)
-        await daemon.stopped()
-        daemon.fire(DaemonEvent.DRAIN)
-        manager.notify("STOPPING=1", "STATUS=Draining")
-        health.ends = True
-        await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
+        async with serving(daemon):
+            await daemon.stopped()
+            daemon.fire(DaemonEvent.DRAIN)
+            manager.notify("STOPPING=1", "STATUS=Draining")
+            health.ends = True
+            await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
         await server.stop(grace=1)
     daemon.fire(DaemonEvent.GONE)
 

@@ -24,6 +24,7 @@ TITLES: Final[Mapping[str, str]] = {
     "max": "[max]",
     "spill": "[spill]",
     "records": "[records]",
+    "metrics": "[metrics]",
     "environments": "[environments]",
     "secrets": "[secrets] NAME",
     "profile": "[profile.NAME]",
@@ -88,6 +89,9 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "rows": "calls that are kept, and as many events; the oldest are removed first",
         "bytes": "what all records may take on disk",
         "arguments": "whether the beginnings of arguments and results are kept too, with secrets redacted",
+    },
+    "metrics": {
+        "listen": "where metrics and health are served, an address of this machine or the path of a socket; read at the start",
     },
     "environments": {
         "uv": "the program that installs packages; by default the one on `PATH`",
@@ -207,7 +211,11 @@ def _type_of(annotation: Any, key: str) -> str:
         return "list of paths" if key in {"files", "programs"} else "list of texts"
     if hasattr(annotation, "__metadata__"):
         return _type_of(arguments[0], key)
-    return {int: "whole number", float: "duration", str: "path" if key != "env" else "name"}[annotation]
+    return {
+        int: "whole number",
+        float: "duration",
+        str: {"env": "name", "listen": "address"}.get(key, "path"),
+    }[annotation]
 
 
 def _in(value: float, units: Mapping[str, int]) -> str:

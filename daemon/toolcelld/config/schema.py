@@ -29,6 +29,7 @@ from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 from toolcelld.flavours import OTHER_FLAVOURS, FlavourName, Notice
 
 __all__ = [
+    "LOOPBACK",
     "PACKS",
     "SECTIONS",
     "ConfigFile",
@@ -41,6 +42,7 @@ __all__ = [
     "Keep",
     "LimitKeys",
     "MaxSection",
+    "MetricsSection",
     "ProfileSection",
     "RecordsSection",
     "SecretSection",
@@ -314,6 +316,38 @@ class RecordsSection(Section):
     arguments: StrictBool = False  # also of results; secrets are redacted
 
 
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def listen_address(value: str) -> tuple[str, int]:
+    """Return the host and the port of an address of the loopback interface. Raises ValueError."""
+    host, _, port = value.rpartition(":")
+    if host not in LOOPBACK or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise ValueError(
+            'should be an address of this machine, "127.0.0.1:9464", or the path of a socket, "/…"'
+        )
+    return host.strip("[]"), int(port)
+
+
+def _listen(value: str) -> str:
+    value = os.path.expanduser(value)
+    if value.startswith("/"):
+        if "\0" in value or len(value.encode()) > SOCKET_BYTES_MAX:
+            raise ValueError(f"is longer than a socket's path may be, {SOCKET_BYTES_MAX} bytes")
+    elif value:
+        listen_address(value)
+    return value
+
+
+SOCKET_BYTES_MAX = 107  # `sun_path` of Linux
+
+
+class MetricsSection(Section):
+    """[metrics]: figures for Prometheus, and health, over HTTP. Every user of this machine can read what TCP serves."""
+
+    listen: Annotated[str, AfterValidator(_listen)] = ""  # "127.0.0.1:9464" or "/path"; empty: none
+
+
 LISTED_MAX = 64  # files that a source lists; the directory of each is hashed and watched
 
 
@@ -413,6 +447,7 @@ class ConfigFile(Section):
     max: MaxSection = MaxSection.default()
     spill: SpillSection = SpillSection.default()
     records: RecordsSection = RecordsSection.default()
+    metrics: MetricsSection = MetricsSection.default()
     environments: EnvironmentsSection = EnvironmentsSection.default()
     secrets: Mapping[str, SecretSection] = {}
     profile: Mapping[str, ProfileSection] = {}
@@ -428,6 +463,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "max": MaxSection,
     "spill": SpillSection,
     "records": RecordsSection,
+    "metrics": MetricsSection,
     "environments": EnvironmentsSection,
     "secrets": SecretSection,
     "profile": ProfileSection,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from queue import SimpleQueue
 from sys import getsizeof
@@ -79,6 +79,9 @@ class CallHistory:
         self.dropped = 0
         """What the records did not get, because too much waited for them."""
 
+        self.observe: Callable[[CallSummary], None] | None = None
+        """Called with each call that has ended or was refused, as the metrics count them."""
+
     def feed_records(self, item: object) -> None:
         """Hand something to the records; never waits for them."""
         if self.feed is not None:
@@ -100,6 +103,8 @@ class CallHistory:
             size += OUTPUT_BYTES * (1 + len(outcome.facts.logs))
         self.added += 1
         self.feed_records(call)
+        if self.observe is not None:
+            self.observe(call)
         self._kept.append((call, size))
         self.size_bytes += size
         while len(self._kept) > self._calls_max or self.size_bytes > self._bytes_max:
