@@ -147,7 +147,8 @@ def prune(database: sqlite3.Connection, bounds: RecordsSection, now: float) -> I
             break  # an empty file is larger than that
         for table, count in rows.items():
             yield from _remove_first(database, table, math.ceil(share * count))
-    database.execute("PRAGMA incremental_vacuum").fetchall()
+    # `execute` would take the first step alone, which frees one page.
+    database.executescript("PRAGMA incremental_vacuum")
 
 
 def _rows(database: sqlite3.Connection, table: str) -> int:
