@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -117,11 +119,7 @@ async def test_what_waits_for_a_disk_that_hangs_has_a_bound_and_is_counted(
 ) -> None:
     monkeypatch.setattr(history, "FEED_MAX", 10)
     async with recording(tmp_path) as records:
-        import threading
-
         go_on, begun = threading.Event(), threading.Event()
-        import asyncio
-
         hung = asyncio.create_task(on_thread(records, lambda _: (begun.set(), go_on.wait(30))))
         await asyncio.to_thread(begun.wait, 30)
         put(records, *(ended(f"c-{number}") for number in range(25)))

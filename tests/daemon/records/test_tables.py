@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -179,8 +180,6 @@ async def test_arguments_and_results_are_kept_only_if_they_are_to_be_and_without
 
 @pytest.mark.nightly
 def test_a_million_calls_are_searched_as_fast_as_a_thousand(tmp_path: Path) -> None:
-    import time
-
     taken: list[float] = []
     for count in (1000, 1_000_000):
         path = str(tmp_path / f"{count}.sqlite")
