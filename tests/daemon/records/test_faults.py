@@ -120,7 +120,12 @@ async def test_what_waits_for_a_disk_that_hangs_has_a_bound_and_is_counted(
     monkeypatch.setattr(history, "FEED_MAX", 10)
     async with recording(tmp_path) as records:
         go_on, begun = threading.Event(), threading.Event()
-        hung = asyncio.create_task(on_thread(records, lambda _: (begun.set(), go_on.wait(30))))
+
+        def hang(_: object) -> bool:
+            begun.set()
+            return go_on.wait(30)
+
+        hung = asyncio.create_task(on_thread(records, hang))
         await asyncio.to_thread(begun.wait, 30)
         put(records, *(ended(f"c-{number}") for number in range(25)))
         go_on.set()
