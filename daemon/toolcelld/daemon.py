@@ -245,6 +245,9 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         self.sessions.on_worker_changed(worker)
         if worker.state is WorkerState.DEAD:
             self.services.happenings.publish(_death(worker))
+            if worker.exit is not None and worker.exit.stack:
+                stack = "; ".join(worker.exit.stack)
+                logger.info("%s was ended by %s: %s", worker.id, worker.exit.cause(), stack)
         elif worker.state is WorkerState.IDLE and not worker.calls:
             self.services.happenings.publish(
                 OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
@@ -442,6 +445,8 @@ def _death(worker: Worker) -> OperatorEvent:
     if worker.crash_cause:
         message = f"{message}: {worker.crash_cause}"
         details = {"cause": worker.crash_cause, "stderr": worker.crash_stderr[-STDERR_CHARACTERS_MAX:]}
+        if worker.exit is not None and worker.exit.stack:
+            details["stack"] = "\n".join(worker.exit.stack)
     if worker.exit is not None:
         details["exit"] = worker.exit.cause()
     return OperatorEvent(

@@ -56,7 +56,7 @@ CHANGES = {
     "hooks": ["sys.settrace(lambda *_: None)", "threading.settrace(print)", "sys.setprofile(lambda *_: None)", "setattr(sys, 'excepthook', None)"],
     "garbage collection": ["gc.disable()", "gc.set_threshold(0)", "gc.set_debug(gc.DEBUG_STATS)"],
     "limits of the interpreter": ["sys.setrecursionlimit(150)", "sys.setswitchinterval(9)", "sys.set_int_max_str_digits(640)", "socket.setdefaulttimeout(0.001)", "threading.stack_size(1 << 20)"],
-    "crash reports": ["faulthandler.enable(2)", "faulthandler.dump_traceback_later(30, exit=True)"],
+    "crash reports": ["faulthandler.disable()", "faulthandler.dump_traceback_later(30, exit=True)"],
 }  # fmt: skip
 """For each row of the table, what a tool does to change it."""
 VARIABLES = ["decimal.getcontext().__setattr__('prec', 2)", "VARIABLE.set('of another call')"]

@@ -25,7 +25,8 @@ from typing import Final
 
 from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
 from toolcelld.cell.channel import WorkerChannel, open_pipe, refuse_descriptors
-from toolcelld.cell.exit import CellExit, Proof
+from toolcelld.cell.crash_stack import FATAL_SIGNALS, split
+from toolcelld.cell.exit import CellExit, Proof, cause_of
 from toolcelld.cell.handover import Handover
 from toolcelld.cell.patience import patience
 from toolcelld.cell.processes.processes import CellProcesses
@@ -365,13 +366,17 @@ class Cell:
         last_cpu_seconds = usage.cpu_seconds if usage is not None else 0.0
         # A template and what holds the memory of a call, or of the next one, which can be there before its process says so.
         templates = self.processes.forked or HELD if self.processes.is_template else 0
+        stderr, stack = self.stdio.tail("stderr"), tuple[str, ...]()
+        if cause_of(self._status) in FATAL_SIGNALS:
+            stderr, stack = split(stderr)
         cell_exit = CellExit(
             status=self._status,
             cpu_seconds=max(self._cpu_seconds, cgroup_usage.cpu_seconds, last_cpu_seconds),
             memory_peak_bytes=max(self._memory_peak_bytes, cgroup_usage.memory_peak_bytes),
             killed=max(0, self._killed - templates),
             proof=self._proof,
-            stderr=self.stdio.tail("stderr"),
+            stderr=stderr,
+            stack=stack,
             stdout=self.stdio.tail("stdout"),
             out_of_memory=cgroup_usage.out_of_memory_kills > 0,
             usage=usage,

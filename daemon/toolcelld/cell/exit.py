@@ -9,7 +9,7 @@ from typing import Literal
 
 from toolcelld.cell.processes.usage import CellUsage
 
-__all__ = ["CellExit", "Proof"]
+__all__ = ["CellExit", "Proof", "cause_of"]
 
 Proof = Literal["cgroup", "namespace", "landlock", "children", "zygote", "none"]
 
@@ -27,6 +27,7 @@ class CellExit:
     out_of_memory: bool = False  # the kernel killed a process because the cell passed its memory limit
     usage: CellUsage | None = None  # at the last measurement, if there was one
     stdout: str = ""  # the end of what the last call printed
+    stack: tuple[str, ...] = ()  # where it was in Python when a signal ended it, the innermost frame last
 
     @property
     def proven(self) -> bool:
@@ -35,12 +36,17 @@ class CellExit:
 
     def cause(self) -> str:
         """Return the signal or the exit status as an outcome names it: "SIGSEGV", "exit 3", "lost"."""
-        if self.status is None:
-            return "lost"
-        if os.WIFSIGNALED(self.status):
-            number = os.WTERMSIG(self.status)
-            try:
-                return signal.Signals(number).name
-            except ValueError:
-                return f"signal {number}"
-        return f"exit {os.WEXITSTATUS(self.status)}"
+        return cause_of(self.status)
+
+
+def cause_of(status: int | None) -> str:
+    """Return the cause that a wait status is; None for one that is unknown."""
+    if status is None:
+        return "lost"
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return signal.Signals(number).name
+        except ValueError:
+            return f"signal {number}"
+    return f"exit {os.WEXITSTATUS(status)}"

@@ -20,8 +20,8 @@ __all__ = ["SOURCES", "Source", "StdioReader"]
 
 READ_BYTES: Final = 64 * 1024
 """The capacity of a pipe."""
-TAIL_BYTES: Final = 4096
-"""Of the end of each stream in a call, for the diagnosis of a crash."""
+TAIL_BYTES: Final = 16 * 1024
+"""Of the end of each stream in a call, for the diagnosis of a crash: the interpreter's report of one has up to 100 frames."""
 
 Source = Literal["stdout", "stderr"]
 SOURCES: Final[tuple[Source, ...]] = ("stdout", "stderr")

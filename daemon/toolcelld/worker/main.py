@@ -15,6 +15,7 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import faulthandler
 import inspect
 import json
 import logging
@@ -80,6 +81,8 @@ __all__ = ["main"]
 T = TypeVar("T")
 
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
+STDERR: Final = 2
+"""By number: the stream of a tool may be anything. The daemon reads there where a crash was (`cell.crash_stack`)."""
 LOADING: Final = 0
 NOT_ASKED: Final = (
     "The tool went on without the permission that it wanted: a context.ask(…) was not awaited, so it asked nothing. Write "
@@ -96,6 +99,7 @@ def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
         resumed: Whether the cell is complete, and has executed this interpreter.
     """
     status = 70  # EX_SOFTWARE, unless the loop returns
+    faulthandler.enable(STDERR, all_threads=False)
     try:
         status = _Worker(plan, resumed=resumed).run()
     except FrameError as error:

@@ -293,7 +293,9 @@ def _crashed(evidence: Evidence) -> Verdict:
         return Verdict(Kind.CRASHED, "lost", message, True, side_effects_possible=True)
     cause = death.cause()
     how = f"exited with status {cause[5:]}" if cause.startswith("exit ") else f"was ended by {cause}"
-    message = f"its process {how} after {format_seconds(evidence.run_seconds)}.{_last_lines(death)}"
+    message = (
+        f"its process {how} after {format_seconds(evidence.run_seconds)}.{_stack(death)}{_last_lines(death)}"
+    )
     return Verdict(Kind.CRASHED, cause, message, True, side_effects_possible=True)
 
 
@@ -371,6 +373,11 @@ def _network(evidence: Evidence, report: Report) -> str:
         evidence.refused,
         evidence.attempts,
     )
+
+
+def _stack(death: CellExit) -> str:
+    frames = "".join(f"\n  {frame}" for frame in death.stack)
+    return f" It was here, the last call at the end:{frames}" if frames else ""
 
 
 def _last_lines(death: CellExit) -> str:

@@ -365,7 +365,7 @@ def _crash_reports() -> bool:
 
 def _set_crash_reports(before: bool) -> None:
     if before:
-        faulthandler.enable(2)
+        faulthandler.enable(2, all_threads=False)
     else:
         faulthandler.disable()
 
