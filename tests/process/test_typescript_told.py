@@ -455,7 +455,7 @@ async def test_a_plugin_of_opencode_1_is_a_file_of_its_tools_or_says_that_it_has
         said = {Path(problem.path).stem: problem.message for problem in session.catalog.problems}
         assert set(said) == {"server", "hooks", "asks"}
         assert "it has not both a function execute()" in said["server"]
-        assert said["hooks"].startswith("is a plugin of OpenCode that returns no tools as `tool`")
+        assert said["hooks"].startswith("has no tool: it is a plugin of OpenCode")
         assert said["asks"].startswith("client.session.list() is OpenCode's own")
 
 

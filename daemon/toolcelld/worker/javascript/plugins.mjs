@@ -44,7 +44,7 @@ export function hasFirstPlugins(source) {
     return /["']@opencode-ai\/plugin["']/.test(source) && /\bPlugin\b/.test(source);
 }
 
-/** Runs the plugins of OpenCode 1 of a module; returns their tools with their names. Throws TypeError if they have none. */
+/** Runs the plugins of OpenCode 1 of a module; returns their tools with their names. */
 export async function toolsOfFirstPlugins(exported) {
     const directory = process.cwd();
     const log = async () => ({ data: true });
@@ -62,10 +62,6 @@ export async function toolsOfFirstPlugins(exported) {
         const hooks = await plugin(elsewhere("", own));
         tools.push(...Object.entries(hooks?.tool ?? {}));
     }
-    if (tools.length === 0)
-        throw new TypeError(
-            "is a plugin of OpenCode that returns no tools as `tool`; its hooks belong to the process of the agent, so keep it where OpenCode looks for plugins",
-        );
     return tools;
 }
 
