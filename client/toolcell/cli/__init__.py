@@ -2,7 +2,8 @@
 
 `_command_line` declares the commands, and each imports what it does when it runs: from `calls` (call, calls, sessions, ps,
 output, logs), `authoring` (new, init, prepare, tools, check, dev, test), `operation` (status, stop, abort, disable, enable,
-reload, restart, quarantine, release, drain, log-level, trust, explain, doctor, config, serve, version) or `adapters` (mcp, http, opencode, bridge).
+reload, restart, quarantine, release, drain, log-level, trust, explain, doctor, config, serve,
+service, version) or `adapters` (mcp, http, opencode, bridge).
 They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
 The command is a client like any other: it never imports the daemon.
 """

@@ -12,7 +12,7 @@ import typer
 from toolcell.cli._command_line import calling
 from toolcell.cli._command_line import completion as completing
 from toolcell.cli._command_line.help import Command, Commands
-from toolcell.cli._command_line.subcommands import config_app, mcp_app, opencode_app
+from toolcell.cli._command_line.subcommands import config_app, mcp_app, opencode_app, service_app
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.options import Ending, HttpOptions, command, everywhere
 
@@ -513,6 +513,7 @@ def stop(context: CommandContext) -> Ending:
 app.add_typer(config_app, name="config")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(opencode_app, name="opencode")
+app.add_typer(service_app, name="service")
 
 
 @app.command(cls=Command)

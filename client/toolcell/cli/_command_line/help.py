@@ -36,7 +36,7 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
         "stop",
     ),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
-    "Set up": ("config", "mcp", "opencode", "bridge", "http", "serve", "completion", "version"),
+    "Set up": ("config", "mcp", "opencode", "bridge", "http", "serve", "service", "completion", "version"),
 }
 """The commands by what they are for, in the order of `--help`."""
 
@@ -103,6 +103,11 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "opencode path": ("toolcell opencode path",),
     "http": ("toolcell http", "toolcell http 8931 --token-env TOKEN", "toolcell http ./http.sock"),
     "serve": ("toolcell serve", "toolcell serve --config ./toolcell.toml --idle-exit 10m"),
+    "service": ("toolcell service install",),
+    "service install": ("toolcell service install",),
+    "service uninstall": ("toolcell service uninstall",),
+    "service status": ("toolcell service status", "toolcell service status --json"),
+    "service logs": ("toolcell service logs", "toolcell service logs -f"),
     "completion": (
         'eval "$(toolcell completion bash)"',
         "toolcell completion fish | source",

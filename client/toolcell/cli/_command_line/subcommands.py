@@ -1,4 +1,4 @@
-"""The commands with words below them, `mcp`, `opencode` and `config`: declared as those of `app` are."""
+"""The commands with words below them, `mcp`, `opencode`, `config` and `service`: declared as those of `app` are."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from toolcell.cli._command_line import completion as completing
-from toolcell.cli._command_line.calling import time_limit
+from toolcell.cli._command_line.calling import entries, time_limit
 from toolcell.cli._command_line.help import Command, Commands
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import Ending, HttpOptions, command
 
-__all__ = ["config_app", "mcp_app", "opencode_app"]
+__all__ = ["config_app", "mcp_app", "opencode_app", "service_app"]
 
 mcp_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False)
 
@@ -169,3 +169,56 @@ def set_key(
     from toolcell.cli.operation import config
 
     return config.set_key(context, key, value)
+
+
+service_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+@service_app.callback()
+@command
+def service(context: CommandContext) -> Ending:  # noqa: ARG001  # it only has the options that stand before a word
+    """Run the daemon as your service of systemd."""
+    return Exit.OK
+
+
+@service_app.command("install", cls=Command)
+@command
+def install_service(context: CommandContext) -> Ending:
+    """Write the unit with the paths of this installation, and start it now and at each login."""
+    from toolcell.cli.operation import service
+
+    return service.install(context)
+
+
+@service_app.command("uninstall", cls=Command)
+@command
+def uninstall_service(context: CommandContext) -> Ending:
+    """Stop the service and delete its unit."""
+    from toolcell.cli.operation import service
+
+    return service.uninstall(context)
+
+
+@service_app.command("status", cls=Command)
+@command
+def service_status(context: CommandContext) -> Ending:
+    """Show whether the service is installed and active, and how often it was restarted."""
+    from toolcell.cli.operation import service
+
+    return service.status(context)
+
+
+@service_app.command("logs", cls=Command)
+@command
+def service_logs(
+    context: CommandContext,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
+    count: Annotated[
+        int | None,
+        typer.Option("-n", metavar="N", parser=entries, help="Show the last N lines; default: 100."),
+    ] = None,
+) -> Ending:
+    """Show what the service has logged to the journal, also before it started to serve."""
+    from toolcell.cli.operation import service
+
+    return service.logs(context, count, follow=follow)

@@ -23,6 +23,7 @@ from toolcell._platform import unsupported
 from toolcell.client._grpc.access import START_IT
 from toolcell.client.errors import Unavailable
 
+from . import service
 from .process import DaemonProcess
 
 __all__ = ["Daemon", "Private", "Running", "find"]
@@ -85,7 +86,7 @@ class Shared:
         """Start it unless it answers: as the user's service where one is installed, else detached."""
         if _paths.answers(self.socket):
             return
-        if self._is_service() and await _start_service():
+        if self._is_service() and await service.start():
             await _until_answers(self.socket, None)
             return
         log_path = os.path.join(_paths.state_directory(), "daemon.log")
@@ -165,39 +166,3 @@ async def _until_answers(socket: str, child: DaemonProcess | None) -> None:
                 f"The daemon did not answer on {socket} within {START_SECONDS:g} s.{written}", START_IT
             )
         await asyncio.sleep(ANSWER_EVERY_SECONDS)
-
-
-async def _start_service() -> bool:
-    """Start the user's service; False where none is installed. Raises Unavailable."""
-    code, _ = await _systemctl("cat", "toolcelld.service")
-    if code != 0:
-        return False
-    code, said = await _systemctl("start", "toolcelld.service")
-    if code != 0:
-        raise Unavailable(f"The service did not start: {said}", "See why: journalctl --user -u toolcelld")
-    return True
-
-
-async def _systemctl(*arguments: str) -> tuple[int, str]:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            "systemctl",
-            "--user",
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    except OSError as error:
-        return 127, str(error)
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            _, said = await process.communicate()
-    except TimeoutError:
-        return 124, f"systemctl did not return within {START_SECONDS:g} s"
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return process.returncode, said.decode(errors="replace").strip()
