@@ -155,7 +155,7 @@ def _check_keyword(keyword: str, rule: Any, root: Mapping[str, Any]) -> None:
         raise TypeError("an object is needed")
     elif keyword in _LISTS and not isinstance(rule, list | tuple):
         raise TypeError("a list is needed")
-    elif keyword in _NUMERIC and not _TYPES["number"](rule):
+    elif keyword in {*_NUMERIC, "minItems"} and not _TYPES["number"](rule):
         raise TypeError("a number is needed")
 
 
@@ -236,6 +236,16 @@ def _prefix_items(value: Any, rule: Any, at: At) -> Iterator[Complaint]:
         yield from at.below(item, part, number)
 
 
+def _min_items(value: Any, rule: Any, at: At) -> Iterator[Complaint]:
+    """What is missing: of a tuple each item by its index, which its place gives a meaning."""
+    if not isinstance(value, list) or len(items := _elements(value)) >= rule:
+        return
+    if rule <= len(at.schema.get("prefixItems", ())):
+        yield from ((step(at.path, number), "is missing") for number in range(len(items), int(rule)))
+    else:
+        yield at.path, f"should have at least {rule} items, got {got(items)}"
+
+
 def _elements(value: Any) -> list[Any]:
     """The items of an array; none of anything else, about which these keywords say nothing."""
     return value if _TYPES["array"](value) else []
@@ -302,7 +312,6 @@ _NUMERIC: dict[str, Check] = {
     "multipleOf": _bound("number", lambda value, rule: value % rule == 0, "be a multiple of {}"),
     "minLength": _bound("string", lambda value, rule: len(value) >= rule, "have at least {} characters"),
     "maxLength": _bound("string", lambda value, rule: len(value) <= rule, "have at most {} characters"),
-    "minItems": _bound("array", lambda value, rule: len(value) >= rule, "have at least {} items"),
     "maxItems": _bound("array", lambda value, rule: len(value) <= rule, "have at most {} items"),
 }
 
@@ -315,6 +324,7 @@ _KEYWORDS: dict[str, Check] = {
     "additionalProperties": _additional,
     "items": _items,
     "prefixItems": _prefix_items,
+    "minItems": _min_items,
     "anyOf": _any_of,
     "oneOf": _one_of,
     "allOf": _all_of,

@@ -39,6 +39,8 @@ def wrong(value: Any, schema: Any, root: Any = None) -> list[tuple[str, str]]:
         ({"uniqueItems": True}, [1, True], [1, 1], "should have no item twice"),
         ({"items": {"type": "string"}}, ["a"], [1], "should be of type string"),
         ({"prefixItems": [{"type": "string"}], "items": False}, ["a"], ["a", 1], "is not known here"),
+        ({"prefixItems": [{"type": "string"}], "minItems": 1}, ["a"], [], "is missing"),
+        ({"prefixItems": [{"type": "string"}], "minItems": 2}, ["a", 1], ["a"], "at least 2 items"),
         ({"required": ["a"]}, {"a": 1}, {}, "is missing"),
         ({"properties": {"a": {"type": "string"}}}, {"a": "x"}, {"a": 1}, "should be of type string"),
         ({"additionalProperties": False}, {}, {"a": 1}, "is not known here"),
@@ -211,3 +213,11 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 @given(VALUES, SCHEMAS, SCHEMAS)
 def test_a_value_fits_where_there_are_no_violations(value: Any, schema: Any, definition: Any) -> None:
     wrong(value, schema, {"$defs": {"a": definition}})
+
+
+def test_what_is_missing_in_a_tuple_is_named_by_its_index() -> None:
+    pair = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2}
+    schema = {"properties": {"a": {"properties": {"pair": pair}}}}
+    assert wrong({"a": {"pair": [1]}}, schema) == [("a.pair[1]", "is missing")]
+    assert wrong({"a": {"pair": []}}, schema) == [("a.pair[0]", "is missing"), ("a.pair[1]", "is missing")]
+    assert wrong({"a": {"pair": [1, "x"]}}, schema) == []
