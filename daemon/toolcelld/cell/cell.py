@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -41,6 +42,8 @@ __all__ = ["Cell", "Receiver"]
 END_SECONDS_MAX: Final = 10.0
 """A keeper ends its cell within milliseconds, on a loaded machine within seconds. After this time it is killed, and the
 zygote kills the rest, which proves less."""
+DESCRIPTORS_MIN: Final = 128
+"""A keeper moves its descriptors to numbers from 64; two preforked cells of each kind and gRPC take some dozens."""
 SPAWN_SECONDS_MAX: Final = 5.0
 """A fork takes milliseconds. After this time the zygote is replaced."""
 HELD: Final = 2
@@ -107,6 +110,12 @@ class Cell:
             ZygoteEnded: The zygote has ended meanwhile; the next one can start the cell.
             ZygoteFailed: The cell cannot be started; no process of it is left.
         """
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if 0 <= descriptors < DESCRIPTORS_MIN:
+            raise ZygoteFailed(
+                f"a cell needs descriptors that the daemon cannot get: it may have {descriptors}, and needs {DESCRIPTORS_MIN} "
+                "or more (ulimit -n)"
+            )
         cell = cls(receiver)
         cell._replace_zygote = zygote.replace
         child_ends: list[int] = []

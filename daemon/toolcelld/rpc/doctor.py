@@ -211,6 +211,11 @@ async def look_at_engine(ruleset: Ruleset, describer: Describer) -> Finding:
     if engine is None:
         return Finding("host", name, "missing", f"there is neither bun nor node{others}", INSTALLING)
     where = f"{engine.name}, {engine.program}{others}"
+    if not await asyncio.to_thread(os.path.exists, os.path.join(worker.SOURCES, "vendor", "worker.mjs")):
+        lacking = "Toolcell was built without its libraries for TypeScript"
+        return Finding(
+            "host", name, "missing", f"{where}: {lacking}", "run make engines and install it again"
+        )
     path = os.path.join(worker.SOURCES, "version.mjs")
     content = await asyncio.to_thread(read_regular, path, VERSION_BYTES_MAX)
     place = os.path.dirname(path)

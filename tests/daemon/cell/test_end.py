@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from toolcelld.cell.cell import Cell, Receiver
+from toolcelld.cell.zygote import ZygoteFailed
 
 pytestmark = pytest.mark.anyio
 
@@ -37,3 +39,10 @@ async def test_a_keeper_is_told_of_the_end_also_when_its_queue_is_full(full: boo
         cell.ended.set_result(SimpleNamespace())  # type: ignore[arg-type]  # nobody looks at it
         assert cell._end_task is not None
         await cell._end_task
+
+
+async def test_a_cell_without_descriptors_says_how_many_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (64, 64))
+    zygote: Any = None  # it is not asked
+    with pytest.raises(ZygoteFailed, match="it may have 64, and needs 128 or more"):
+        await Cell.start(zygote, Receiver())
