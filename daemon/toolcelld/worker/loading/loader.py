@@ -1,14 +1,11 @@
 """Runs one tool file from the bytes that the daemon sent, and finds its tools.
 
 The daemon sends the bytes and not the path, so that a pinned catalog runs its own version after the file has
-changed. `__file__`, line numbers and tracebacks still refer to the file. Modules next to the file can be imported;
-they precede installed packages but not the standard library, so that a tool called `calendar.py` does not break
-other imports of `calendar`. A relative import always means a module next to the file.
+changed. `__file__`, line numbers and tracebacks still refer to the file.
 """
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
@@ -16,43 +13,29 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import CodeType, ModuleType
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import ModuleType
 from typing import Final
 
 from toolcell import Aborted
 from toolcell._authoring.discover import Exports, exports
-from toolcell._authoring.libraries.modules import install as install_stand_ins
 from toolcell._authoring.libraries.offers import LOW_LEVEL, is_low_level
 from toolcell._authoring.pending import NAME as PUSH_PENDING_ACTION
 from toolcell._file_kinds import PYTHON, Loader, kind_of
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
+from toolcelld.worker.loading import finders, spawned
+from toolcelld.worker.loading.finders import SIBLINGS, ToolSource
 from toolcelld.worker.loading.traceback_text import traceback_text
 
 __all__ = ["Broken", "ToolSource", "description_of", "helpers_of", "load"]
 
-COMPILED: Final = "__pycache__"
 MARKED_CHARACTERS_MAX: Final = 200
 """Of a line that is shown with the place of a mistake."""
 HELPERS_MAX: Final = 1000
 """Reported of one tool file; the daemon refuses more."""
-SIBLINGS: Final = "toolcell_siblings"
-"""The package that a tool file's directory is for relative imports: `from .helper import x`."""
-
 
 _NAMESPACE: Final = vars(ModuleType)["__dict__"]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSource:
-    """One tool file as the daemon read it."""
-
-    path: str
-    stem: str
-    directory: str  # where its siblings are
-    package: bool
-    content: bytes
 
 
 class Broken(Exception):
@@ -76,119 +59,6 @@ class Broken(Exception):
         self.line = line if type(line) is int and 0 <= line <= NUMBER_MAX else 0
         self.module = module if isinstance(module, str) else ""
         self.traceback_text = traceback_text
-
-
-class _SourceLoader(importlib.abc.InspectLoader):
-    """A loader for source code that has been read already."""
-
-    def __init__(self, source: ToolSource) -> None:
-        self._source = source
-
-    def get_source(self, fullname: str) -> str:  # always the same module
-        return importlib.util.decode_source(self._source.content)
-
-    def get_code(self, fullname: str) -> CodeType:  # always the same module
-        return compile(self._source.content, self._source.path, "exec", dont_inherit=True)
-
-    def is_package(self, fullname: str) -> bool:  # always the same module
-        return self._source.package
-
-
-class _UncachedFileLoader(importlib.machinery.SourceFileLoader):
-    """A loader that neither reads nor writes a `.pyc`, which misses a second edit within one second."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
-class _FileSpec(importlib.machinery.ModuleSpec):
-    """The spec of a tool file that is no package: its name has no dot, and it still has a package above it."""
-
-    @property
-    def parent(self) -> str:
-        return SIBLINGS
-
-
-class _OwnFinder(importlib.machinery.FileFinder):
-    """A finder for a directory of the tool's, also one that the tool puts on `sys.path`; compiled files are no modules.
-
-    The digest that a trust is pinned to does not cover `__pycache__`.
-    """
-
-    def find_spec(
-        self, fullname: str, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if COMPILED in (*self.path.split(os.sep), fullname.rpartition(".")[2]):
-            return None
-        return super().find_spec(fullname, target)
-
-
-def _own_finders(directory: str) -> Callable[[str], _OwnFinder]:
-    """Return a path hook for what is in the tool's directory."""
-
-    def hook(path: str) -> _OwnFinder:
-        real = os.path.realpath(path)
-        if real != directory and not real.startswith(directory + os.sep):
-            raise ImportError("not of the tool")
-        return _OwnFinder(
-            path,
-            (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
-            (_UncachedFileLoader, importlib.machinery.SOURCE_SUFFIXES),
-            (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
-        )
-
-    return hook
-
-
-class _SiblingFinder:
-    """A finder for modules and packages next to the tool file, except names of the standard library."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if path is None:
-            search_path = [] if name in sys.stdlib_module_names else [self._directory]
-        else:
-            search_path = [place for place in path if place.startswith(self._directory + os.sep)]
-        return importlib.machinery.PathFinder.find_spec(name, search_path, target) if search_path else None
-
-
-class _FreshFileLoader(_UncachedFileLoader):
-    """A loader that uses a `.pyc` only if the source cannot have been edited again in the second of its time."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        try:
-            cached = importlib.util.cache_from_source(self.path)
-            fresh = int(os.stat(cached).st_mtime) > int(os.stat(self.path).st_mtime)
-        except (OSError, NotImplementedError):
-            fresh = True  # there is none; one that is written now says itself how old it is
-        if not fresh:
-            return super().get_code(fullname)
-        code = importlib.machinery.SourceFileLoader.get_code(self, fullname)
-        assert code is not None
-        return code
-
-
-class _ProjectFinder:
-    """A finder for modules of the project outside of its environment, whose edits have to have an effect."""
-
-    def __init__(self, project: str, environment: str) -> None:
-        self._project = os.path.join(project, "")
-        self._environment = os.path.join(environment, "") if environment else ""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
-            place = spec.loader.path
-            inside = self._environment and place.startswith(self._environment)
-            if place.startswith(self._project) and not inside:
-                spec.loader = _FreshFileLoader(name, place)
-        return spec
 
 
 def helpers_of(source: ToolSource) -> list[str]:
@@ -223,30 +93,18 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
     """Return the tools of a Python module, which is run. Raises `Broken`."""
     if importlib.machinery.PathFinder not in sys.meta_path:
         raise Broken("import", "this interpreter has no path finder")
-    position = sys.meta_path.index(importlib.machinery.PathFinder)
-    sys.meta_path.insert(position, _SiblingFinder(source.directory))
-    if project[0]:
-        sys.meta_path.insert(position + 1, _ProjectFinder(*project))
-    sys.path_hooks.insert(0, _own_finders(os.path.realpath(source.directory)))
-    install_stand_ins()
     name = (
         source.stem
         if source.stem not in sys.modules and source.stem not in sys.stdlib_module_names
         else f"{source.stem}_tool"
     )
-    loader = _SourceLoader(source)
-    spec_type = importlib.machinery.ModuleSpec if source.package else _FileSpec
-    spec = spec_type(name, loader, origin=source.path, is_package=source.package)
-    spec.has_location = True
-    if source.package:
-        spec.submodule_search_locations = [os.path.dirname(source.path)]
-    else:
-        siblings = sys.modules[SIBLINGS] = ModuleType(SIBLINGS)
-        siblings.__path__ = [source.directory]
+    spec = finders.install(source, name, project)
+    spawned.install(source, name, project)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    assert spec.loader is not None
     try:
-        loader.exec_module(module)
+        spec.loader.exec_module(module)
         pending = PUSH_PENDING_ACTION.encode() in source.content
         # This calls the file's factory.
         exported = exports(vars(module), source.stem, describe=describe, pending=pending)
