@@ -9,6 +9,9 @@ import pytest
 from tests.daemons import RunningDaemon, renewed, running_daemon
 from tests.engines import ENGINES
 
+from toolcell.client import Kind
+from toolcell_proto.v1 import operator_pb2
+
 pytestmark = pytest.mark.anyio
 
 SANDBOXES = ["strict", "baseline", "none"]
@@ -130,3 +133,184 @@ async def test_a_script_is_described_and_loaded_in_the_root_of_its_project(
             root = str(daemon.project)
             assert session.catalog.tools["reads"].description == root
             assert json.loads((await session.call("reads")).text) == ["colour", root, str(below)]
+
+
+# What a cell refuses
+
+
+TOOL = "\n@tool\ndef t() -> str:\n    return 'ok'\n"
+LOADED_WITHOUT = (
+    "A file is loaded to see its tools without the right to write, without a network, and without"
+)
+REFUSED = {
+    "variable": (
+        "import os\nKEY = os.environ['MY_API_KEY']",
+        "KeyError: 'MY_API_KEY'",
+        "has no variable MY_API_KEY. To see which rule says so: toolcell explain t MY_API_KEY",
+    ),
+    "log": (
+        "import logging\nlogging.basicConfig(filename='tool.log')",
+        "OSError: [Errno 30] Read-only file system",
+        "tool.log is not open for this to the cell of this tool. To see which rule says so: toolcell explain t /",
+    ),
+    "directory": (
+        "import os\nos.mkdir('data')",
+        "OSError: [Errno 30]",
+        "data is not open for this to the cell",
+    ),
+    "database": (
+        "import pathlib\npathlib.Path('data.db').touch()",
+        "OSError: [Errno 30]",
+        "data.db is not open for this to the cell",
+    ),
+    "home": (
+        "import os, pathlib\n(pathlib.Path(os.environ['HOME']) / '.name').read_text()",
+        "FileNotFoundError",
+        ".name is hidden from the cell of this tool.",
+    ),
+    "network": (
+        "import urllib.request\nurllib.request.urlopen('http://api.example.com/')",
+        "URLError",
+        "has no network. To see which rule says so: toolcell explain t api.example.com",
+    ),
+    "connection": (
+        "import socket\nsocket.create_connection(('192.0.2.7', 5432))",
+        "OSError",
+        "has no network. To see which rule says so: toolcell explain t 192.0.2.7:5432",
+    ),
+    "input": ("NAME = input('name? ')", "EOFError", "has no terminal to read from"),
+    "getpass": ("import getpass\ngetpass.getpass()", "EOFError", "has no terminal to read from"),
+    "program": (
+        "import subprocess\nsubprocess.run(['no-such-program'])",
+        "FileNotFoundError",
+        "finds no program 'no-such-program' in its PATH",
+    ),
+    "wrapped": (
+        "import os\ntry:\n    os.environ['MY_API_KEY']\nexcept KeyError as error:\n    raise RuntimeError('no key') from error",
+        "RuntimeError: no key",
+        "has no variable MY_API_KEY.",
+    ),
+}
+"""Code of an import, what it raises, and what is said of the cell; in `strict`."""
+OWN_FAULTS = {
+    "key": "{}['MY_API_KEY']",
+    "file": "open('absent.txt')",
+    "value": "int('x')",
+    "end": "raise EOFError('the archive is cut')",
+}
+
+
+async def problems(daemon: RunningDaemon) -> str:
+    async with daemon.connect() as session:
+        return "\n".join(problem.message for problem in session.catalog.problems)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_what_the_cell_refuses_at_the_import_is_named_as_in_a_call(
+    daemon: RunningDaemon, case: str
+) -> None:
+    configure(daemon, "strict")
+    code, raised, said = REFUSED[case]
+    daemon.tool("t", f"from toolcell import tool\n{code}\n{TOOL}")
+    message = await problems(daemon)
+    first, *rest = message.splitlines()
+    assert raised in first
+    assert said in "\n".join(rest)
+    assert LOADED_WITHOUT in rest[-1]
+    async with daemon.connect() as session:
+        refused = await session.call("t")
+    assert (refused.kind, refused.cause) == (Kind.REFUSED, "broken_tool")
+    assert said in refused.message
+
+
+@pytest.mark.parametrize("library", ["fastmcp", "langchain", "package"])
+async def test_files_of_other_libraries_and_packages_are_told_the_same(
+    daemon: RunningDaemon, library: str
+) -> None:
+    heads = {
+        "fastmcp": "from mcp.server.fastmcp import FastMCP\nmcp = FastMCP('x')",
+        "langchain": "import os",
+        "package": "from .inner import KEY",
+    }
+    read = "import os\nKEY = os.environ['MY_API_KEY']\n"
+    if library == "package":
+        (place := daemon.project / ".toolcell/tools/t").mkdir()
+        (place / "__init__.py").write_text(heads[library] + TOOL)
+        (place / "inner.py").write_text(read)
+    else:
+        daemon.tool("t", f"{heads[library]}\n{read}")
+    assert "has no variable MY_API_KEY." in await problems(daemon)
+
+
+@pytest.mark.parametrize("case", OWN_FAULTS)
+async def test_a_fault_of_the_file_s_own_has_no_word_about_the_cell(daemon: RunningDaemon, case: str) -> None:
+    daemon.tool("t", f"from toolcell import tool\n{OWN_FAULTS[case]}\n{TOOL}")
+    message = await problems(daemon)
+    assert "cell" not in message
+    assert LOADED_WITHOUT not in message
+
+
+async def test_what_a_file_prints_at_the_import_is_a_remark_and_it_works(daemon: RunningDaemon) -> None:
+    daemon.tool("t", "print('loading...')\nfrom toolcell import tool\n" + TOOL)
+    daemon.tool(
+        "logs",
+        "import logging\nfrom toolcell import tool\nlogging.warning('at import')\n"
+        + TOOL.replace("def t", "def logs"),
+    )
+    daemon.tool(
+        "errs",
+        "import sys\nfrom toolcell import tool\nprint('e', file=sys.stderr)\n"
+        + TOOL.replace("def t", "def errs"),
+    )
+    async with daemon.connect() as session:
+        assert {problem.reason for problem in session.catalog.problems} <= {"remark"}
+        assert any("'loading...'" in problem.message for problem in session.catalog.problems)
+        for name in ("t", "logs", "errs"):
+            assert (await session.call(name)).check().text == "ok"
+
+
+async def test_explain_answers_for_a_file_that_is_broken(daemon: RunningDaemon) -> None:
+    daemon.tool("t", "import os\nfrom toolcell import tool\nKEY = os.environ['MY_API_KEY']\n" + TOOL)
+    async with daemon.operate() as operator:
+        request = operator_pb2.ExplainRequest(directory=str(daemon.project), tool="t", subject="MY_API_KEY")
+        (answer,) = (await operator.ask(operator.operator.Explain, request)).explanations
+    assert not answer.allowed
+    assert answer.remedy.startswith("toolcell config set tool.t.env ")
+
+
+# Names that only type checkers import
+
+
+HIDDEN = "from __future__ import annotations\nfrom typing import TYPE_CHECKING\nimport typing\n"
+ONLY_CHECKED = {
+    "parameter": ("if TYPE_CHECKING:\n    from collections.abc import Sequence\n@tool\ndef t(a: Sequence[int]) -> None: ...\n", 6),
+    "module": ("if typing.TYPE_CHECKING:\n    import decimal\n@tool\ndef t(a: decimal.Decimal) -> None: ...\n", 6),
+    "renamed": ("if TYPE_CHECKING:\n    from decimal import Decimal as Money\n@tool\ndef t(a: Money) -> None: ...\n", 6),
+    "import": ("if TYPE_CHECKING:\n    from decimal import Decimal\nONE = Decimal(1)\n@tool\ndef t() -> None: ...\n", 6),
+    "fastmcp": (
+        "from mcp.server.fastmcp import FastMCP\nmcp = FastMCP('x')\nif TYPE_CHECKING:\n    from decimal import Decimal\n@mcp.tool()\ndef t(a: Decimal) -> str: ...\n",
+        8,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ONLY_CHECKED)
+async def test_a_name_that_only_type_checkers_import_is_named_with_its_line(
+    daemon: RunningDaemon, case: str
+) -> None:
+    code, line = ONLY_CHECKED[case]
+    daemon.tool("t", f"{HIDDEN}from toolcell import tool\n{code}")
+    message = await problems(daemon)
+    assert f"line {line} imports " in message
+    assert "under `if TYPE_CHECKING:`, which is not there when the file runs" in message
+
+
+async def test_such_a_name_in_a_call_is_named_with_its_line_and_others_are_not(daemon: RunningDaemon) -> None:
+    daemon.tool(
+        "t",
+        f"{HIDDEN}from toolcell import tool\nif TYPE_CHECKING:\n    from decimal import Decimal\n"
+        "@tool(name='hidden')\ndef hidden() -> None:\n    Decimal(1)\n@tool(name='absent')\ndef absent() -> None:\n    Money(1)\n",
+    )
+    async with daemon.connect() as session:
+        assert "line 6 imports Decimal under `if TYPE_CHECKING:`" in (await session.call("hidden")).text
+        assert "TYPE_CHECKING" not in (await session.call("absent")).text

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from toolcell._arguments.docstring import parse
 from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_fields
+from toolcell._authoring.checker_imports import missing_import
 from toolcell._authoring.returns import Returns, returns_of
 from toolcell._context.context import ToolContext
 
@@ -101,9 +102,8 @@ def _resolved(name: str, annotation: Any, known: Mapping[str, Any]) -> Any:
     try:
         return get_type_hints(holder, globalns=dict(known), include_extras=True)[name]
     except Exception as error:  # an annotation is an expression of the tool's
-        hint = ""
-        if isinstance(error, NameError) and known.get("TYPE_CHECKING") is False:
-            hint = "; what `if TYPE_CHECKING:` imports is not there when the file runs: import it outside of that"
+        said = missing_import(error)
+        hint = f"; {said}" if said else ""
         raise InvalidToolDefinition(
             f"parameter {name!r}: its annotation {annotation!r} cannot be read: {error}{hint}"
         ) from error

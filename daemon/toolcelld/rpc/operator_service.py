@@ -11,6 +11,8 @@ from typing import Final
 
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
+from toolcelld.catalog.catalog import ToolInfo
+from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
@@ -277,8 +279,10 @@ class Operator(Steering):
 
     async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
         async with refusals(context):
-            catalog = await self._look(request.directory)
-            tool = find_tool(catalog, request.tool, field="tool")
+            pin = await self._pin(request.directory)
+            pin.close()
+            catalog = pin.catalog
+            tool = _of_broken_file(pin, request.tool) or find_tool(catalog, request.tool, field="tool")
             if len(request.subject) > SUBJECT_LETTERS_MAX or "\0" in request.subject:
                 raise Refusal(
                     RefusalReason.BAD_REQUEST,
@@ -364,3 +368,12 @@ def _line(line: LogLine) -> pb.LogLine:
         level=line.level,
         text=line.text,
     )
+
+
+def _of_broken_file(pin: Pin, name: str) -> ToolInfo | None:
+    """The tool that a broken file would have by its own name and without options, as its messages name it; None for others."""
+    problem = None if name in pin.catalog.tools else pin.catalog.problem_of(name)
+    if problem is None or problem.reason != "broken":
+        return None
+    file = next((file for file in pin.scanned if file.path == problem.path), None)
+    return None if file is None else ToolInfo(name, "", b"{}", file, "", {})

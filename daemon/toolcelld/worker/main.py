@@ -238,10 +238,14 @@ class _Worker:
         except Broken as broken:
             if broken.traceback_text:
                 print(broken.traceback_text, file=sys.stderr)
+            said = broken.message
+            if (error := broken.__cause__) is not None:
+                place = cell.imported_in or self._directory
+                said = self._explained(said, error, source.stem, place, describing=message.describe)
             self.daemon_channel.send(
                 BrokenMessage(
                     stage=broken.stage,
-                    message=broken.message[:CAUSE_CHARACTERS_MAX],
+                    message=said[:CAUSE_CHARACTERS_MAX],
                     line=broken.line,
                     module=broken.module[:MODULE_CHARACTERS_MAX],
                 )
@@ -407,16 +411,25 @@ class _Worker:
         if self._current is not None:
             self._current.tell(kind, header, payload)
 
+    def _explained(
+        self, text: str, error: BaseException, tool: str, directory: str, *, describing: bool = False
+    ) -> str:
+        """Return the text of an exception of the file with what it does not say about the cell and the file."""
+        from toolcell._authoring.checker_imports import missing_import
+        from toolcelld.worker.calling.denial import denial
+
+        assert self._plan.setup is not None
+        said = denial(error, tool, self._plan.setup.policy, directory, describing=describing)
+        said = said or missing_import(error)
+        return f"{text}\n{said}" if said else text
+
     def _report_of_exception(self, error: BaseException, channel: CallChannel, tool: str) -> Report:
         channel.tell("log", {"level": "error", "text": traceback_text(error)})
-        text = describe_exception(error, (self._directory,))
         # Most calls end without an exception.
-        from toolcelld.worker.calling.denial import denial
         from toolcelld.worker.calling.limit import limit_behind
         from toolcelld.worker.calling.unreached import unreached
 
         assert self._plan.setup is not None
-        if refused := denial(error, tool, self._plan.setup.policy, self._directory):
-            text = f"{text}\n{refused}"
+        text = self._explained(describe_exception(error, (self._directory,)), error, tool, self._directory)
         limit = limit_behind(error, self._plan.setup)
         return Report.from_text("tool_error", text, limit=limit, unreached=unreached(error))

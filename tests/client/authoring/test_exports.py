@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from importlib.abc import Loader
 from textwrap import dedent
 from types import ModuleType
 from typing import Any
@@ -24,11 +25,20 @@ def modules() -> Iterator[dict[str, ModuleType]]:
         del sys.modules[name]
 
 
+class _Loaded(Loader):
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def get_source(self, _: str) -> str:
+        return self.source
+
+
 def run(source: str, stem: str = "orders", *, preamble: str = PREAMBLE) -> Exports:
     """What a file of this name and source exports, as a worker loads it."""
     module = ModuleType(stem.replace("-", "_"))
+    module.__loader__ = _Loaded(preamble + dedent(source))
     sys.modules[module.__name__] = module
-    exec(compile(preamble + dedent(source), f"{stem}.py", "exec", dont_inherit=True), module.__dict__)
+    exec(compile(module.__loader__.source, f"{stem}.py", "exec", dont_inherit=True), module.__dict__)
     return exports(module.__dict__, stem)
 
 
@@ -121,7 +131,10 @@ class Odd(str):
                 "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from collections.abc import Sequence\n"
                 "@tool\ndef bad(s: 'Sequence[int]'): ..."
             ),
-            "name 'Sequence' is not defined; what `if TYPE_CHECKING:` imports is not there when the file runs",
+            (
+                "name 'Sequence' is not defined; line 5 imports Sequence under `if TYPE_CHECKING:`, "
+                "which is not there when the file runs: import it outside of that"
+            ),
         ),
         ("@tool(timeot=3)\ndef bad(): ...", "did you mean 'timeout'"),
         ("@tool(description='x' * 9000)\ndef bad(): ...", "8192 bytes"),

@@ -10,12 +10,13 @@ import errno
 import os
 import shlex
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Final
 
 from toolcell._results.exception_text import redacted
 from toolcelld.sandbox.guard.names import protected_name
 from toolcelld.sandbox.policy import SandboxPolicy
+from toolcelld.worker.calling.unreached import makes_unix_socket, unreached
 
 __all__ = ["denial"]
 
@@ -23,17 +24,40 @@ _WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY
 CAUSES_MAX: Final = 8
 VARIABLE_LETTERS_MAX: Final = 64
 _NO_TERMINAL: Final = "The cell of this tool has no terminal to read from."
+_NO_UNIX_SOCKET: Final = (
+    "The cell of this tool can make no unix socket, whatever network it has, and so no manager and no fork server of "
+    'multiprocessing. Use multiprocessing.get_context("spawn") or "fork", or threads; for a connection, socket.socketpair().'
+)
+_NO_LOCKS: Final = (
+    "The sandbox baseline has no shared memory, and so no locks, queues and pools of processes of multiprocessing. "
+    "Use threads, or programs; the sandbox strict has it."
+)
+_DESCRIBING: Final = (
+    "A file is loaded to see its tools without the right to write, without a network, and without the variables that they "
+    "ask for: do this in the function of a tool, or write below tempfile.gettempdir()."
+)
 
 
-def denial(error: BaseException, tool: str, policy: SandboxPolicy, directory: str) -> str:
+def denial(
+    error: BaseException, tool: str, policy: SandboxPolicy, directory: str, *, describing: bool = False
+) -> str:
     """Return what the cell refused and the command that explains it; empty if the cell did not cause the exception.
 
     Args:
         error: What the tool raised; its causes are looked at too.
         tool: The name of the tool.
         policy: What the cell may access.
-        directory: The session's directory; paths below it are shown, others shortened to their last part.
+        directory: The directory of the call; paths below it are shown, others shortened to their last part.
+        describing: Whether the file was loaded to see its tools, with less than their calls have; False by default. The
+            daemon explains the network of a call itself.
     """
+    text = _denial(error, tool, policy, directory)
+    if describing and not text and policy.enclosure != "none" and (place := unreached(error)) is not None:
+        text = f"The cell of this tool has no network. {_command(tool, place or 'HOST')}"
+    return f"{text}\n{_DESCRIBING}" if text and describing else text
+
+
+def _denial(error: BaseException, tool: str, policy: SandboxPolicy, directory: str) -> str:
     for cause in _chain(error):
         if name := _variable(cause):
             return f"The cell of this tool has no variable {name}. {_command(tool, name)}"
@@ -44,6 +68,10 @@ def denial(error: BaseException, tool: str, policy: SandboxPolicy, directory: st
     for cause in _chain(error):
         if isinstance(cause, OSError) and (text := _of_one(cause, tool, policy, directory)):
             return text
+        if isinstance(cause, EOFError) and _passed(
+            cause, "managers.py"
+        ):  # the process of the manager has the cause
+            return _NO_UNIX_SOCKET
     return ""
 
 
@@ -58,6 +86,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) -> str:
     names = [name for name in (error.filename, error.filename2) if isinstance(name, str) and name]
+    if not names and any(map(makes_unix_socket, _frames(error))):
+        return _NO_UNIX_SOCKET
+    if not names and _passed(error, "synchronize.py"):
+        return _NO_LOCKS
     for name in names:
         if "/" not in name and error.errno in (errno.ENOENT, errno.EACCES) and _is_program(error):
             return f"The cell finds no program {name!r} in its PATH. {_command(tool, name)}"
@@ -77,6 +109,19 @@ def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) ->
             shown = redacted(path, (directory,))
             return f"{shown} is hidden from the cell of this tool. {_command(tool, _subject(path, shown))}"
     return ""
+
+
+def _passed(error: BaseException, module: str) -> bool:
+    """Whether an exception was raised within a module of `multiprocessing`."""
+    ending = os.path.join("multiprocessing", module)
+    return any(frame.f_code.co_filename.endswith(ending) for frame in _frames(error))
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    entry = error.__traceback__
+    while entry is not None:
+        yield entry.tb_frame
+        entry = entry.tb_next
 
 
 def _variable(error: BaseException) -> str:

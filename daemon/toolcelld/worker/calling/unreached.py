@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any, Final, cast
 
-__all__ = ["unreached"]
+__all__ = ["makes_unix_socket", "unreached"]
 
 WRAPPERS_MAX: Final = 12
 """Exceptions that are looked at; requests wraps four times."""
@@ -98,10 +98,15 @@ def _frames(error: BaseException) -> Iterator[FrameType]:
 
 def _is_unix(frame: FrameType) -> bool:
     """Whether it connects to a socket in the file system, which is no network."""
-    return any(
+    return makes_unix_socket(frame) or any(
         isinstance(value, socket.socket) and value.family == socket.AF_UNIX
         for value in frame.f_locals.values()
     )
+
+
+def makes_unix_socket(frame: FrameType) -> bool:
+    """Return whether a frame is that of making a unix socket."""
+    return frame.f_code is socket.socket.__init__.__code__ and frame.f_locals.get("family") == socket.AF_UNIX
 
 
 def _target(frame: FrameType) -> str:

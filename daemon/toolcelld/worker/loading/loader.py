@@ -128,8 +128,8 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
         message, missing = _not_imported(source, error)
         raise Broken(
             "import", message, _line(source, error), module=missing, traceback_text=traceback_text(error)
-        ) from None
-    except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
+        ) from error
+    except BaseException as error:  # a tool's own code is called here
         cause = _first_line(error)
         if isinstance(error, AttributeError) and is_low_level(
             error.obj
@@ -137,7 +137,7 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
             cause = f"{cause}\n{LOW_LEVEL}"
         else:
             cause = _with_absence(source, cause)
-        raise Broken("import", cause, _line(source, error), traceback_text=traceback_text(error)) from None
+        raise Broken("import", cause, _line(source, error), traceback_text=traceback_text(error)) from error
 
 
 def _absence(source: ToolSource) -> str:
