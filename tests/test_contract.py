@@ -110,6 +110,8 @@ def without_comment(file: descriptor_pb2.FileDescriptorProto) -> Iterator[str]:
     }
 
     def visit(thing: Any, name: str, path: tuple[int, ...]) -> Iterator[str]:
+        if isinstance(thing, descriptor_pb2.DescriptorProto) and thing.options.map_entry:
+            return  # made by the compiler for a map, whose field has the comment
         if path and path not in commented:
             yield name
         for field, children in thing.ListFields():
