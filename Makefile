@@ -59,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-public public-files test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -126,6 +126,13 @@ pytest-agents: $(VENV)/agents engines
 # TOOLCELL_TOOL_FILES: where repositories with tool files are, if you have them; see tests/libraries/public_tools.py.
 test-libraries: $(VENV)/libraries/ready $(VENV)/engines/ready ## tools of other libraries, and the libraries' own examples
 	@TOOLCELL_LIBRARIES=$(abspath $(VENV)/libraries) $(BIN)/pytest --quiet --durations=5 tests/libraries
+
+test-public: $(VENV)/public/ready $(VENV)/engines/ready ## tool files of others, as they are, against docs/public-files.md; some minutes
+	@TOOLCELL_PUBLIC=$(abspath $(VENV)/public) $(BIN)/pytest --quiet --timeout=1800 tests/public
+
+public-files: $(VENV)/public/ready $(VENV)/engines/ready ## docs/public-files.md, from a run
+	@$(BIN)/python -m tests.public.files page $(VENV)/public >$(VENV)/public-files.md
+	@mv $(VENV)/public-files.md docs/public-files.md
 
 engines: $(VENV)/engines/ready ## bun, and the libraries that TypeScript tools get, built into the package
 
@@ -287,6 +294,12 @@ $(VENV)/hosts/ready: $(READY) tests/adapters/hosts.txt
 	@rm -rf $(VENV)/hosts
 	@$(BIN)/python -m venv $(VENV)/hosts
 	@$(VENV)/hosts/bin/python -m pip install -qq --disable-pip-version-check --requirement tests/adapters/hosts.txt
+	@touch $@
+
+# By name, version and digest; nothing of them is installed or kept in the repository.
+$(VENV)/public/ready: $(READY) tests/public/files.toml
+	@echo "Fetching tool files of others into $(VENV)/public; a minute or two"
+	@$(BIN)/python -m tests.public.files fetch $(VENV)/public
 	@touch $@
 
 # pydantic as in $(VENV), so that the packages can be added to a worker; pip makes a source distribution tell its name.
