@@ -97,7 +97,7 @@ async def status(context: CommandContext) -> Exit:
     """Say how it stands with the service; exits with 69 where it is not active."""
     await _manager()
     answer = await systemctl("show", UNIT, f"--property={','.join(SHOWN)}")
-    values = dict(line.partition("=")[::2] for line in answer.out.splitlines())
+    values = {key: value for key, _, value in (line.partition("=") for line in answer.out.splitlines())}
     installed = bool(values.get("FragmentPath"))
     active = values.get("ActiveState") == "active"
     if context.as_json:
