@@ -498,7 +498,7 @@ async def test_data_is_imported_with_and_without_its_type(daemon: RunningDaemon)
 async def test_a_mistake_in_data_is_named_with_its_file_and_line(daemon: RunningDaemon) -> None:
     broken = {"j.json": '{\n  "a": ,\n}', "y.yaml": "a: 1\nb: [1, 2\nc: 3\n", "t.toml": "a = 1\nb = = 2\n"}
     for name, text in broken.items():
-        path = save(daemon, f"data/{name}", text)
+        save(daemon, f"data/{name}", text)
         save(daemon, f"{name[0]}.ts", f'// 1\nimport x from "./data/{name}"\nexport default x')
     problems = await problems_of(daemon)
     for name, text in broken.items():
@@ -508,4 +508,4 @@ async def test_a_mistake_in_data_is_named_with_its_file_and_line(daemon: Running
         assert problem.line == 2
         assert shown.strip() in text
         assert carets.strip("^ ") == ""
-    assert f"in {path} line 2" in problems["t"].message
+    assert f"in {daemon.project}/.opencode/tool/data/t.toml line 2" in problems["t"].message
