@@ -171,14 +171,15 @@ def test_what_is_about_no_host_is_none_of_it(tmp_path: Path) -> None:
         host = "a.example"
         raise ValueError(host)
 
-    for function in (
+    functions: tuple[Callable[[int], object], ...] = (
         unix,
         pipe,
         slow,
         host_of_my_own,
         lambda _: os.kill(2**22 + 1, 0),
         lambda _: os.open("/absent/file", os.O_RDONLY),
-    ):
+    )
+    for function in functions:
         try:
             function(0)
         except Exception as error:  # noqa: BLE001  # each of them

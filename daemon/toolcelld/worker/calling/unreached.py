@@ -47,7 +47,8 @@ def unreached(error: BaseException) -> str | None:
         frames = list(_frames(one))
         if any(_is_unix(frame) for frame in frames[:2]):
             return None
-        tried = next(filter(None, map(_target, frames)), "") or next(filter(None, map(_address, frames)), "")
+        found: list[str] = [*map(_target, frames), *map(_address, frames)]
+        tried = next((each for each in found if each), "")
         failed = failed or _is_unreached(one, tried)
         target = target or tried
     return target if failed else None
