@@ -75,7 +75,7 @@ class Verdict:
 
 
 PACKAGES: Final = tuple(
-    Package(**{**entry, "files": tuple(entry["files"])})
+    Package(files=tuple(entry.pop("files")), **entry)
     for entry in tomllib.loads((HERE / "files.toml").read_text(encoding="utf-8"))["package"]
 )
 
