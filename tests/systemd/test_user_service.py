@@ -262,3 +262,19 @@ def test_a_reload_reads_the_configuration_and_keeps_the_calls(project: Project, 
     manager("reload", UNIT)
     assert shown("MainPID") == main
     assert project.run("call", "t_group").returncode == 0
+
+
+def test_cells_are_confined_under_the_unit_as_they_are_without_it(project: Project, installed: None) -> None:
+    def found() -> dict[str, str]:
+        said = json.loads(project.run("doctor", "--json").stdout)
+        kinds = ("profile", "layer")
+        return {one["name"]: one["state"] for one in said["findings"] if one["kind"] in kinds}
+
+    assert manager("is-active", UNIT, check=False).strip() != "active"
+    without = found()  # by a daemon of its own
+    manager("start", UNIT)
+    assert found() == without
+    assert project.run("call", "t_group").returncode == 0
+    status = Path(f"/proc/{shown('MainPID')}/status").read_text()
+    assert "\nNoNewPrivs:\t1\n" in status
+    assert "\nSeccomp:\t2\n" in status, "the filters of the unit hold for the daemon"
