@@ -265,6 +265,9 @@ def test_a_word_that_is_no_text_is_a_sentence(project: Project, started: Running
     for words in (
         ("logs", word),
         ("calls", word),
+        ("calls", "--tool", word),
+        ("events", "--session", word),
+        ("audit", "--tool", word),
         ("sessions", word),
         ("tools", word),
         ("call", word),

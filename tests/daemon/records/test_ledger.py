@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.records.kept import NOW, accepted, ended, put, recording
 
+from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.calls.outcomes.outcome import Kind
 from toolcelld.event_log import OperatorEvent
 from toolcelld.records.query import CallFilter, EventFilter
@@ -29,6 +30,8 @@ async def test_a_call_that_its_daemon_took_along_is_lost_and_said_so_once(tmp_pa
     async with recording(tmp_path, ends=False) as records:
         put(records, accepted("c-1"), accepted("c-2"))
         put(records, ended("c-2"))
+    found: dict[str, CallSummary] = {}
+    events: list[str] = []
     for _ in range(2):
         async with recording(tmp_path) as records:
             found = {each.call.call_id: each.call for each in await records.calls(ALL, 10)}
