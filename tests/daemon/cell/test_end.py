@@ -42,7 +42,10 @@ async def test_a_keeper_is_told_of_the_end_also_when_its_queue_is_full(full: boo
 
 
 async def test_a_cell_without_descriptors_says_how_many_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda _: (64, 64))
+    def held(_: int) -> tuple[int, int]:
+        return 64, 64
+
+    monkeypatch.setattr("resource.getrlimit", held)
     zygote: Any = None  # it is not asked
     with pytest.raises(ZygoteFailed, match="it may have 64, and needs 128 or more"):
         await Cell.start(zygote, Receiver())
