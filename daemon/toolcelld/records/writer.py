@@ -16,7 +16,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
@@ -132,7 +132,7 @@ class Writer:
             with contextlib.suppress(Empty):
                 while len(batch) < BATCH_MAX:
                     batch.append(self.queue.get_nowait())
-            questions = [item for item in batch if isinstance(item, Question)]
+            questions: list[Question[Any]] = [item for item in batch if isinstance(item, Question)]
             self._commit([item for item in batch if item is not None and not isinstance(item, Question)])
             for question in questions:
                 self._ask(question)
@@ -229,7 +229,7 @@ def _inode(path: str) -> int:
 
 
 @contextlib.contextmanager
-def _transaction(database: sqlite3.Connection) -> Iterator[None]:
+def _transaction(database: sqlite3.Connection) -> Generator[None]:
     """Commit what is done within, or nothing of it."""
     with database:
         database.execute("BEGIN IMMEDIATE")

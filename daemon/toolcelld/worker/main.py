@@ -24,7 +24,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
@@ -118,7 +118,7 @@ def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _working_in(directory: str, calls_directory: str) -> Iterator[None]:
+def _working_in(directory: str, calls_directory: str) -> Generator[None]:
     """Have a file loaded in a directory; calls begin in their own unless the file has changed to another one itself."""
     with contextlib.suppress(OSError):  # it is removed
         os.chdir(directory)

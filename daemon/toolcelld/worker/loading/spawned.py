@@ -54,7 +54,11 @@ class _Entry:
     def add_to(self, module: Any) -> None:
         """Have `multiprocessing.spawn` send it."""
         prepared = module.get_preparation_data
-        module.get_preparation_data = lambda name: {**prepared(name), SPAWNED: self}
+
+        def with_file(name: str) -> dict[str, Any]:
+            return {**prepared(name), SPAWNED: self}
+
+        module.get_preparation_data = with_file
 
 
 class _Finder:
