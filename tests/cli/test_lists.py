@@ -90,7 +90,7 @@ def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
         '    # dependencies = ["nobody_has_this"]',
         "    # ///",
         f"  Then trust the project: toolcell trust {daemon.directory}",
-        '  Or name an environment: [source.project] python = "…/bin/python"   in ~/.config/toolcell/config.toml',
+        "  Or name an environment: toolcell config set source.project.python /path/of/its/bin/python",
     ]
     checked = daemon.run("check", "--json").json("check")
     assert not checked["ok"]

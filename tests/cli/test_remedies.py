@@ -48,6 +48,15 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
         ("check",),
     ),
     ("rpc/trust_request.py", "check_owners"): "tests/cli/operation/test_accepting.py follows it",
+    (
+        "policy/interpreters.py",
+        "missing_module",
+    ): "the path is an example; tests/cli/test_first_week.py has an interpreter named",
+    (
+        "sessions/registry.py",
+        "_check_room",
+    ): "tests/process/test_hoarding.py has the text",
+    ("sessions/retention.py", "check"): "nor of bytes; tests/daemon/sessions/test_retention.py has the text",
     ("policy/profiles.py", "policy_of"): Case(
         plain("return 'hello'", "(network=['a.example'])"),
         CALL,

@@ -236,6 +236,7 @@ async def test_the_number_of_sessions_is_a_setting(daemon: RunningDaemon) -> Non
             await stream.read()
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert refusal_of_rpc(caught.value).reason == "BUSY"
+        assert (caught.value.details() or "").endswith("toolcell config set daemon.sessions 24")
         details = dict(caught.value.trailing_metadata() or ())["grpc-status-details-bin"]
         assert isinstance(details, bytes)
         assert quota_of(status_pb2.Status.FromString(details))[1] == "[daemon] sessions = 12"

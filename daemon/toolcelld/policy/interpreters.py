@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from toolcelld.catalog.discovery.sources import ToolFile, project_directory
+from toolcelld.config.remedies import set_command
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
 from toolcelld.environments.packages import (
     INSTALLED,
@@ -213,7 +214,7 @@ def environment_of(file: ToolFile, root: str, *, found: bool) -> Iterator[str]:
 
 
 def missing_module(
-    file: ToolFile, module: str, interpreter: Interpreter | None, home: str, *, consent: Consent, config: str
+    file: ToolFile, module: str, interpreter: Interpreter | None, home: str, *, consent: Consent
 ) -> str:
     """Return how to get a module that a file could not import, and which interpreter was asked for it.
 
@@ -223,7 +224,6 @@ def missing_module(
         interpreter: What the cell had.
         home: The user's home directory.
         consent: How the file stands with the trust in its project, with what it lacks for it.
-        config: The path of the user's configuration, as it is shown.
     """
     if file.engine is not None:
         return _missing_package(file, module, home, consent)
@@ -248,7 +248,7 @@ def missing_module(
         "It ran with Toolcell's own Python. To have the package installed, begin the file with the package's name"
         f"{certainty}:\n"
         f'  # /// script\n  # dependencies = ["{package}"]\n  # ///\n{trust}'
-        f'Or name an environment: [source.{file.source}] python = "…/bin/python"   in {config}'
+        f"Or name an environment: {set_command(('source', file.source, 'python'), '/path/of/its/bin/python')}"
     )
 
 

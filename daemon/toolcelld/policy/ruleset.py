@@ -304,9 +304,7 @@ class Ruleset:
     def remedy(self, file: ToolFile, module: str, interpreter: Interpreter | None) -> str:
         """How to get a module that a file could not import with that interpreter."""
         consent = self.with_held(self.consent_to_file(file), file)
-        return missing_module(
-            file, module, interpreter, self.host_paths.home, consent=consent, config=CONFIG_FILE
-        )
+        return missing_module(file, module, interpreter, self.host_paths.home, consent=consent)
 
     def _spec(
         self,

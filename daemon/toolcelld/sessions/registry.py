@@ -11,6 +11,7 @@ from toolcelld.calls.limit_monitor import LimitMonitor, runs_in
 from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
+from toolcelld.config.remedies import set_command
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import OperatorEvent
 from toolcelld.files.looks import look
@@ -91,7 +92,8 @@ class Sessions:
         if len(self._sessions) >= sessions_max:
             raise Refusal(
                 RefusalReason.BUSY,
-                f"{sessions_max} sessions are open already; close some. To allow more: [daemon] sessions = …",
+                f"{sessions_max} sessions are open already; close some. "
+                f"To allow more: {set_command(('daemon', 'sessions'), str(2 * sessions_max))}",
                 retry_seconds=10,
                 quota=f"[daemon] sessions = {sessions_max}",
             )

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from toolcell._units import format_bytes
+from toolcelld.config.remedies import set_command
 from toolcelld.errors import Refusal, RefusalReason
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class Retention:
             raise Refusal(
                 RefusalReason.BUSY,
                 f"{subject} {format_bytes(limit)} of arguments and unread outcomes already; read and acknowledge"
-                f" them, or wait for calls to end. To allow more: [daemon] {key} = …",
+                f" them, or wait for calls to end. "
+                f"To allow more: {set_command(('daemon', key), f'{-(-2 * limit // 2**20)}MiB')}",
                 retry_seconds=1,
                 quota=f"[daemon] {key} = {format_bytes(limit)}",
             )

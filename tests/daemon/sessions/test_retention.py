@@ -40,6 +40,7 @@ async def test_a_session_has_room_up_to_its_limit_and_again_when_its_client_ackn
         retention.check(4 * MIB)
     assert caught.value.reason is RefusalReason.BUSY
     assert caught.value.quota == "[daemon] retained_per_session = 16 MiB"
+    assert caught.value.message.endswith("toolcell config set daemon.retained_per_session 32MiB")
     while outbox.take():
         pass
     outbox.acknowledge(outbox.number)

@@ -181,7 +181,8 @@ def unread(outcome: Outcome) -> Outcome:
         kind=Kind.LIMIT_EXCEEDED,
         cause="unread_outcomes",
         message="the call has ended, but its result was dropped: the daemon holds too much that was not read.\n"
-        "Read and acknowledge outcomes; to keep more: [daemon] retained_per_session = … and retained = …",
+        "Read and acknowledge outcomes. More is kept with larger daemon.retained_per_session and daemon.retained "
+        "(toolcell config set).",
         side_effects_possible=outcome.side_effects_possible or outcome.ran,
     )
 
