@@ -164,6 +164,25 @@ def test_a_released_file_has_no_record(quarantine: Generations, name: str) -> No
     assert quarantine.wait_seconds(FILE) == 0
 
 
+def test_an_operator_puts_any_file_there_until_it_is_released(quarantine: Generations) -> None:
+    quarantine.died(NEIGHBOUR, "SIGSEGV", "")
+    for file in (FILE, NEIGHBOUR):
+        held = quarantine.shut_out(file, "an operator: it sends mails")
+        assert str(held) == "an operator: it sends mails"
+        with pytest.raises(Refusal) as refused:
+            quarantine.check(file)
+        assert refused.value.reason is RefusalReason.QUARANTINED
+        quarantine.served(file)  # a call that ran meanwhile
+        since = held.since
+        assert quarantine.shut_out(file, "again").since == since
+    assert {found.path for found in quarantine.release({FILE.path, NEIGHBOUR.path})} == {
+        FILE.path,
+        NEIGHBOUR.path,
+    }
+    for file in (FILE, NEIGHBOUR):
+        quarantine.check(file)
+
+
 def test_records_and_evidence_are_bounded_and_quarantined_files_are_kept(quarantine: Generations) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "x" * 100_000)

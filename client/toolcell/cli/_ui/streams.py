@@ -42,7 +42,8 @@ class EscapingStream(io.TextIOWrapper):
     """A text stream that escapes control characters; tabs and ends of lines are kept."""
 
     failure: OSError | None = None
-    """Why a text could not be written; an unbuffered stream (`PYTHONUNBUFFERED`) holds nothing to try again."""
+    """Why a text could not be written, after which the stream may hold nothing to try again: without a buffer
+    (`PYTHONUNBUFFERED`), or where the text was larger."""
 
     def write(self, text: str, /) -> int:
         """Write a text, escaped."""
@@ -53,6 +54,13 @@ class EscapingStream(io.TextIOWrapper):
     def write_own(self, text: str) -> None:
         """Write a text of the command's own that may move the cursor or set colours."""
         self._write(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self.failure = error
+            raise
 
     def _write(self, text: str) -> int:
         try:
