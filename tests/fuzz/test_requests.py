@@ -274,7 +274,20 @@ def test_a_request_of_anything_is_answered_or_refused(data: st.DataObject, daemo
             followed = method.name in FOLLOWED and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
             if not followed:
                 assert_refused_by_name(error)
+        end_drain(daemon, channel)
         assert_serves(daemon, channel, len(request))
+
+
+def end_drain(daemon: RunningDaemon, channel: Any) -> None:
+    """Have the daemon accept calls again, which one of the requests may have ended."""
+    rpc = channel.unary_stream(
+        "/toolcell.v1.Operator/Drain",
+        request_serializer=op.DrainRequest.SerializeToString,
+        response_deserializer=op.DrainResponse.FromString,
+    )
+    token = bearer(_paths.operator_token_path(daemon.socket))
+    for _ in rpc(op.DrainRequest(off=True), metadata=token, timeout=SECONDS_MAX):
+        pass
 
 
 @pytest.mark.slow
@@ -293,6 +306,7 @@ def test_the_one_descriptor_that_a_client_costs_is_its_connection_and_goes_with_
                 answered = call(b"", metadata=token, timeout=seconds)
                 for _ in answered if method.server_streaming else ():
                     pass
+        end_drain(daemon, channel)
         assert_serves(daemon, channel, 1)
         # A worker that waits for another call has descriptors; without workers only the connection is left.
         retire = channel.unary_unary("/toolcell.v1.Operator/RestartWorkers")

@@ -349,7 +349,7 @@ def test_a_damaged_database_is_told_where_trust_is_shown(project: Project) -> No
     said = f"The database was damaged and is set aside as {state}/toolcell.sqlite.damaged"
     listed = project.run("trust", "--list")
     assert (listed.code, said in listed.err) == (0, True)
-    assert "Give them again, toolcell trust DIR, and remove that file" in listed.err
+    assert "Give them again, toolcell trust DIR or toolcell disable TOOL, and remove that file" in listed.err
     assert said in project.run("trust", "--show").err
     assert project.run("trust", "--list", "--json").json("trust --list")["notices"][0].startswith(said)
     (found,) = [
