@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,10 +258,10 @@ def test_only_addresses_of_this_machine_are_taken(listen: str, tmp_path: Path) -
         load([str(path)])
 
 
-async def test_without_the_key_nothing_listens_and_nothing_is_loaded(daemon: RunningDaemon) -> None:
-    maps = Path(f"/proc/{daemon.pid}/maps")
-    assert not any(name.endswith("m.sock") for name in os.listdir(daemon.directory))
-    assert "prometheus" not in maps.read_text()
+@pytest.mark.parametrize(("module", "loaded"), [("server", False), ("metrics.figures", True)])
+def test_the_library_is_loaded_where_metrics_are_wanted_alone(module: str, *, loaded: bool) -> None:
+    program = f"import sys, toolcelld.{module}; sys.exit('prometheus_client' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == loaded
 
 
 async def test_the_dashboard_and_the_alerts_name_what_there_is(
