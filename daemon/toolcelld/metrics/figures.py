@@ -33,6 +33,10 @@ OTHER: Final = "other"
 TOOLS_MAX: Final = 200
 CAUSES_MAX: Final = 50
 """Causes of death with a name of their own: signals, limits, and exit codes, which a tool can choose."""
+CAUSES: Final = (
+    "SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGKILL", "memory", "processes", "disk", "deadline", "protocol",
+)  # fmt: skip
+"""The usual ones, which begin with 0: of a counter that appears with a number, its increase to that is not seen."""
 LAG_SECONDS: Final = 1.0
 """Between two looks at how late the event loop is."""
 RUN_BUCKETS: Final = (
@@ -76,7 +80,7 @@ class Figures(Collector):
         self._daemon = daemon
         self._state: _State | None = None
         self._tools: set[str] = set()
-        self._causes: set[str] = set()
+        self._causes = set(CAUSES)
         registry = self._registry = CollectorRegistry()
         self._calls = Counter(
             "toolcell_calls",
@@ -104,6 +108,8 @@ class Figures(Collector):
             ["cause"],
             registry=registry,
         )
+        for cause in CAUSES:
+            self._deaths.labels(cause)
         self._quarantined = Counter(
             "toolcell_quarantines", "Tool files that were quarantined.", registry=registry
         )
