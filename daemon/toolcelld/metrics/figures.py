@@ -80,6 +80,8 @@ class Figures(Collector):
         self._daemon = daemon
         self._state: _State | None = None
         self._tools: set[str] = set()
+        # Of calls and of processor time, by tool and outcome: to find them takes as long as all else for a call.
+        self._counters: dict[tuple[str, str], tuple[Counter, Counter]] = {}
         self._causes = set(CAUSES)
         registry = self._registry = CollectorRegistry()
         self._calls = Counter(
@@ -143,17 +145,21 @@ class Figures(Collector):
     # What is counted
 
     def _ended(self, call: CallSummary) -> None:
-        tool = _bounded(self._tools, call.tool, TOOLS_MAX)
         outcome = call.outcome
+        key = call.tool, "refused" if outcome is None else outcome.kind
+        if (counters := self._counters.get(key)) is None:
+            tool = _bounded(self._tools, call.tool, TOOLS_MAX)
+            counters = self._calls.labels(tool, key[1]), self._processor.labels(tool)
+            if tool != OTHER:
+                self._counters[key] = counters
+        counters[0].inc()
         if outcome is None:
-            self._calls.labels(tool, "refused").inc()
             return
         facts = outcome.facts
-        self._calls.labels(tool, outcome.kind).inc()
         self._queue.observe(facts.queue_seconds)
         if outcome.ran:
             self._run.observe(facts.run_seconds)
-            self._processor.labels(tool).inc(facts.cpu_seconds)
+            counters[1].inc(facts.cpu_seconds)
         if outcome.stopped is not None:
             self._stop.observe(facts.stop_seconds)
 
