@@ -13,7 +13,7 @@ import signal
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -78,7 +78,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def scraping(directory: Path, target: str) -> Iterator[Prometheus]:
+def scraping(directory: Path, target: str) -> Generator[Prometheus]:
     rules = re.sub(r'"for": "\d+m"', '"for": "0s"', json.dumps(alerts()))
     for window, short in WINDOWS.items():
         rules = rules.replace(window, short)

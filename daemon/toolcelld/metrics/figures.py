@@ -82,7 +82,7 @@ class Figures(Collector):
         self._tools: set[str] = set()
         # Of calls and of processor time, by tool and outcome: to find them takes as long as all else for a call.
         self._counters: dict[tuple[str, str], tuple[Counter, Counter]] = {}
-        self._causes = set(CAUSES)
+        self._causes: set[str] = {*CAUSES}
         registry = self._registry = CollectorRegistry()
         self._calls = Counter(
             "toolcell_calls",
