@@ -44,13 +44,9 @@ async def instructions(directory: Path, calls: int) -> float:
     )
     wrapper.chmod(0o755)
     contenders.START_SECONDS_MAX = START_SECONDS_MAX
-    python, sys.executable = sys.executable, str(wrapper)
-    try:
-        daemon = served(directory, module=__spec__.name, variables={CONTROLLED: "1"})
-        path = daemon.__enter__()
-    finally:
+    python, sys.executable = sys.executable, str(wrapper)  # which starts the daemon
+    with served(directory, module=__spec__.name, variables={CONTROLLED: "1"}) as path:
         sys.executable = python
-    try:
         async with connect(path, directory=directory / "project", daemon="running") as session:
             call = toolcell_call(session)
             for n in range(WARM_CALLS):
@@ -67,8 +63,6 @@ async def instructions(directory: Path, calls: int) -> float:
                 _control(pid, "--zero")
                 await asyncio.sleep(seconds)
                 _control(pid, "--dump")
-    finally:
-        daemon.__exit__(None, None, None)
     totals = [_total(directory / f"counted.{dump}") for dump in range(1, 2 * RUNS + 1)]
     return min(busy - idle for busy, idle in zip(totals[::2], totals[1::2], strict=True)) / calls
 

@@ -1,4 +1,4 @@
-"""An operator takes a tool out of use: what runs of it ends, and nobody is offered or given it until it is enabled."""
+"""A disabled tool: its running calls end, it is in no catalog, and new calls are refused until it is enabled."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Question(Generic[T]):
 
         def settled() -> None:
             if self.answer.done():
-                return  # nobody waits for it any more
+                return  # the wait for it was cancelled
             if error is not None:
                 self.answer.set_exception(error)
             else:

@@ -1,7 +1,7 @@
 """`toolcell service install`, `uninstall`, `status` and `logs`: the daemon as the user's service of systemd.
 
 The unit is the one of the distribution, with the paths of this installation in place of names that are looked up. A file
-of that name that this command has not written is somebody's own, and stays as it is.
+of that name that this command has not written is left as it is.
 """
 
 from __future__ import annotations

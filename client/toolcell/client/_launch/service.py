@@ -34,7 +34,7 @@ async def start() -> bool:
     if answer.code == 0:
         return True
     if (await systemctl("show", UNIT, "--property=ExecMainStatus", "--value")).out == EXIT_CONFIG:
-        await systemctl("reset-failed", UNIT)  # so that starts that nobody could use are not counted
+        await systemctl("reset-failed", UNIT)  # starts that failed by the configuration do not count
         mistakes = await _mistakes()
         raise Unavailable(
             "\n  ".join(["The service did not start, as its configuration has a mistake.", *mistakes]),
