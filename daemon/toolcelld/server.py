@@ -13,18 +13,18 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 import toolcelld
-from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
+from toolcell_proto.v1 import operator_pb2_grpc, toolcell_pb2_grpc
 from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.processes import processes
@@ -36,11 +36,11 @@ from toolcelld.lifecycle import DaemonEvent
 from toolcelld.metrics.server import serving
 from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.rpc.auth import TokenInterceptor
+from toolcelld.rpc.health import SERVICES, Health
 from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Operator
 from toolcelld.runtime_directory import RuntimeDirectory
 from toolcelld.service_manager import ServiceManager
-from toolcelld.sessions.registry import Sessions
 from toolcelld.worker.zygote.launch import LaunchedZygote
 
 __all__ = ["SERVER_OPTIONS", "run"]
@@ -49,11 +49,6 @@ logger = logging.getLogger(__name__)
 
 MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
 """Bytes of a CallTool request with its arguments; messages of Attach are at most 64 KiB."""
-SERVICES: Final = tuple(
-    module.DESCRIPTOR.services_by_name[name].full_name
-    for module, name in ((toolcell_pb2, "ToolCell"), (operator_pb2, "Operator"))
-)
-"""Their names, for reflection and health."""
 THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 """For work that blocks; as many as asyncio would start in time."""
 YOUNG_OBJECTS: Final = 20_000
@@ -135,7 +130,7 @@ async def _serve(
     """Bind, serve until the daemon is to stop, then drain."""
     async with daemon.opened():
         server = grpc.aio.server(interceptors=[access, Parser()], options=SERVER_OPTIONS)
-        health = _HealthService(daemon.sessions)
+        health = Health(daemon.sessions)
         toolcell_pb2_grpc.add_ToolCellServicer_to_server(
             ToolCell(daemon.services, daemon.sessions, access), server
         )
@@ -161,37 +156,6 @@ async def _serve(
             await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
         await server.stop(grace=1)
     daemon.fire(DaemonEvent.GONE)
-
-
-class _HealthService(health_pb2_grpc.HealthServicer):
-    """The standard health service. grpc's own for servers with threads has each watcher take a thread of the daemon's pool
-    for as long as it watches, and its own for asyncio keeps a lock while it writes to a watcher, who need not read."""
-
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-        self.ends = False
-        """Whether the daemon stops, after which there is nothing to watch."""
-
-    async def Check(
-        self, request: health_pb2.HealthCheckRequest, context: Any
-    ) -> health_pb2.HealthCheckResponse:
-        if request.service not in ("", *SERVICES):
-            await context.abort(grpc.StatusCode.NOT_FOUND)
-        return self._status(request)
-
-    async def Watch(
-        self, request: health_pb2.HealthCheckRequest, context: Any
-    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        yield self._status(request)
-        while not self.ends:
-            await self._sessions.turned.wait()
-            yield self._status(request)
-
-    def _status(self, request: health_pb2.HealthCheckRequest) -> health_pb2.HealthCheckResponse:
-        status = health_pb2.HealthCheckResponse
-        if request.service not in ("", *SERVICES):
-            return status(status=status.SERVICE_UNKNOWN)
-        return status(status=status.NOT_SERVING if self._sessions.draining else status.SERVING)
 
 
 def _reload_soon(daemon: Daemon) -> None:

@@ -220,11 +220,11 @@ class Steering(rpc.OperatorServicer):
                 self._services.decision("drain", "off" if reason is None else reason)
             sessions.hold(reason)
             while True:
-                calls = sessions.calls()
-                yield pb.DrainResponse(calls=len(calls), draining=sessions.draining)
-                if not calls or not sessions.draining:
+                calls, turn = sessions.calls(), sessions.turned
+                yield pb.DrainResponse(calls=len(calls), draining=(draining := sessions.draining))
+                if not calls or not draining:
                     return
-                turned: asyncio.Future[Any] = asyncio.ensure_future(sessions.turned.wait())  # cancelled below
+                turned: asyncio.Future[Any] = asyncio.ensure_future(turn.wait())  # cancelled below
                 first = [turned, *(call.done for call in calls)]
                 try:
                     await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)

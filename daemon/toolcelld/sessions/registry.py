@@ -37,7 +37,7 @@ class Sessions:
         self.drained: str | None = None
         """The reason of an operator's drain, which may be empty; None without one."""
         self.turned = asyncio.Event()
-        """Set when it begins or ends to drain, and another one then."""
+        """Set when it begins or ends to drain, and another one then: take it before you look, or a turn in between is missed."""
         self.retention = TotalRetention(services.config.daemon, self._drop_endings)
         self.recent = CallHistory()
         self.projects = ProjectWatches(services)
