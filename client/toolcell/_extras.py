@@ -8,8 +8,6 @@ import sys
 from importlib import metadata
 from importlib.util import find_spec
 
-__all__ = ["install_command"]
-
 
 def install_command(extra: str) -> str:
     """Return the command for a shell that installs what an extra needs beside this Toolcell.

@@ -6,8 +6,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["lazy"]
-
 
 def lazy(
     package: str, namespace: dict[str, object], modules: Mapping[str, str]

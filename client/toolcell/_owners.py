@@ -10,8 +10,6 @@ import stat
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-__all__ = ["Step", "unmapped", "user_name", "walk"]
-
 ACL: Final = "system.posix_acl_access"
 SYSTEM_GROUPS: Final = 1000
 """Groups of people have higher numbers (SYS_GID_MAX of login.defs)."""

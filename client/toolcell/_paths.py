@@ -16,20 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Final
 
-__all__ = [
-    "ANSWER_SECONDS",
-    "agent_token_path",
-    "answers",
-    "config_home",
-    "config_paths",
-    "is_below",
-    "lock_path",
-    "operator_token_path",
-    "plugin_directories",
-    "socket_path",
-    "state_directory",
-]
-
 ANSWER_SECONDS: Final = 5.0
 """For the first byte of a daemon that listens; one with work to do answers within milliseconds."""
 

@@ -6,8 +6,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["unsupported"]
-
 _OTHERS: Final = {
     "darwin": ("macOS", "in a virtual machine or a container with Linux"),
     "win32": ("Windows", "in WSL 2 (`wsl --install`)"),

@@ -12,8 +12,6 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["json_text", "printable"]
-
 _ESCAPED: Final = (
     "\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     "\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb"

@@ -14,8 +14,6 @@ from typing import Final
 from toolcell import _owners
 from toolcell._paths import is_below
 
-__all__ = ["MARKS", "fault_of", "hops", "is_executable", "usable_path"]
-
 LINKS: Final = os.path.join("node_modules", ".bin")
 """Where npm links the programs of a project's packages; those of packages for all are in `bin`."""
 MARKS: Final = (".toolcell",)

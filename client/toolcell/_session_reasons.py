@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias, get_args
 
-__all__ = ["DATA_BYTES_MAX", "REASONS", "SessionReason"]
-
 SessionReason: TypeAlias = Literal[
     "switch",
     "branch",

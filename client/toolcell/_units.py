@@ -16,19 +16,6 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = [
-    "OPEN_FILES_MIN",
-    "format_bytes",
-    "format_seconds",
-    "optional",
-    "parse_bytes",
-    "parse_count",
-    "parse_open_files",
-    "parse_seconds",
-    "show_bytes",
-    "show_seconds",
-]
-
 SECONDS_MAX = 366 * 86_400.0  # what every clock and timer of ours can still count; longer is "off"
 COUNT_MAX = 2**31 - 1  # the wire's and the kernel's counts are of 32 bits
 OPEN_FILES_MIN = 32  # Node needs 24 before it has loaded a file, a Python worker a dozen

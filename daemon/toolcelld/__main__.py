@@ -10,8 +10,6 @@ from typing import Final
 
 from toolcell._platform import unsupported
 
-__all__ = ["main"]
-
 EXIT_UNAVAILABLE: Final = 69  # EX_UNAVAILABLE of <sysexits.h>
 
 

@@ -60,8 +60,6 @@ from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
 from toolcelld.worker.zygote.launch import LaunchedZygote
 
-__all__ = ["Daemon", "DaemonOptions"]
-
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS: Final = 10.0

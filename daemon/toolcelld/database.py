@@ -15,19 +15,6 @@ import sqlite3
 import urllib.parse
 from typing import Final, TypeAlias
 
-__all__ = [
-    "BUSY_SECONDS",
-    "DAMAGED",
-    "DamagedError",
-    "NewerError",
-    "Schema",
-    "copied",
-    "migrate",
-    "names_aside",
-    "open_file",
-    "set_aside",
-]
-
 logger = logging.getLogger(__name__)
 
 Schema: TypeAlias = tuple[str, ...]

@@ -27,8 +27,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
-__all__ = ["EXIT_KILLED", "detached"]
-
 EXIT_KILLED: Final = 70  # EX_SOFTWARE of <sysexits.h>
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-__all__ = ["BugBarrier", "Refusal", "RefusalReason"]
-
 
 class RefusalReason(StrEnum):
     """Why a request cannot be served; the names of the contract."""

@@ -27,22 +27,6 @@ from typing import Final, Generic, Self, TypeVar
 
 from toolcell._printable import printable
 
-__all__ = [
-    "DECISION",
-    "LEVELS",
-    "TEXT_CHARACTERS_MAX",
-    "Broadcast",
-    "EventLog",
-    "EventLogHandler",
-    "FloodFilter",
-    "LogLevel",
-    "LogLine",
-    "OneLineFormatter",
-    "OperatorEvent",
-    "log_place",
-    "log_uncaught_exceptions",
-]
-
 logger = logging.getLogger(__name__)
 
 DECISION: Final = "decision."

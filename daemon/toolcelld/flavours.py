@@ -21,25 +21,6 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from toolcell import _paths
 
-__all__ = [
-    "FLAVOURS",
-    "MARKERS",
-    "NOTICES",
-    "OTHER_FLAVOURS",
-    "PROTECTED_PLACES",
-    "Flavour",
-    "FlavourName",
-    "Notice",
-    "flavour_of",
-    "makes_project",
-    "plugin_places",
-    "project_of",
-    "project_places",
-    "reads_files",
-    "used",
-    "user_places",
-]
-
 FlavourName: TypeAlias = Literal["opencode", "omp", "claude", "codex"]
 OTHER_FLAVOURS: Final[tuple[FlavourName, ...]] = get_args(FlavourName)
 """The systems that the configuration can switch off; the others are always used."""

@@ -16,26 +16,6 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum, auto
 from typing import Final, Generic, TypeVar
 
-__all__ = [
-    "CALL",
-    "DAEMON",
-    "HEALTH",
-    "SESSION",
-    "WORKER",
-    "CallEvent",
-    "CallState",
-    "DaemonEvent",
-    "DaemonState",
-    "HealthEvent",
-    "HealthState",
-    "InvalidTransition",
-    "Machine",
-    "SessionEvent",
-    "SessionState",
-    "WorkerEvent",
-    "WorkerState",
-]  # fmt: skip
-
 
 class WorkerState(StrEnum):
     STARTING = auto()

@@ -15,12 +15,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-__all__ = [
-    "ask_about_system_calls", "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset",
-    "filter_system_calls", "grant_beneath", "grant_port", "hold_memory", "inotify", "landlock_abi", "let_through", "no_new_privileges", "restrict_signals",
-    "schedule_ahead", "set_dumpable", "set_name", "subreaper", "unchanged_below", "unwatch", "watch",
-]  # fmt: skip
-
 PID_BYTES_MAX: Final = 16
 """With the blank after it."""
 

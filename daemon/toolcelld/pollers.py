@@ -14,8 +14,6 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ["older_pollers"]
-
 VARIABLE = "GRPC_EXPERIMENTS"
 OLDER_POLLERS = "-event_engine_client,-event_engine_listener"
 

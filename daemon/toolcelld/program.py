@@ -30,8 +30,6 @@ from toolcelld.worker.zygote.launch import launch
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["main"]
-
 EXIT_CONFIG: Final = 78  # EX_CONFIG of <sysexits.h>
 EXIT_UNAVAILABLE: Final = 69  # EX_UNAVAILABLE
 

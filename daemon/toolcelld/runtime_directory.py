@@ -19,8 +19,6 @@ from typing import Final
 
 from toolcell import _paths
 
-__all__ = ["AccessError", "AlreadyRunning", "RuntimeDirectory"]
-
 TOKEN_BYTES: Final = 32
 LOCK_SECONDS_MAX: Final = 15.0
 """For another daemon to end or to answer: a stop waits 10 s for calls (`--drain`), and a client 20 s for a start."""

@@ -43,8 +43,6 @@ from toolcelld.runtime_directory import RuntimeDirectory
 from toolcelld.service_manager import ServiceManager
 from toolcelld.worker.zygote.launch import LaunchedZygote
 
-__all__ = ["SERVER_OPTIONS", "run"]
-
 logger = logging.getLogger(__name__)
 
 MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024

@@ -8,8 +8,6 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["ServiceManager", "watchdog_seconds"]
-
 WATCHDOG_PARTS: Final = 3
 """Signs of life within the time that the service manager allows; it advises two."""
 WATCHDOG_SECONDS_MIN: Final = 0.05

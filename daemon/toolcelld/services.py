@@ -21,8 +21,6 @@ from toolcelld.pool.describer import Describer
 from toolcelld.pool.pool import Pool
 from toolcelld.store import Store
 
-__all__ = ["Services"]
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Services:

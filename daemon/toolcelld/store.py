@@ -31,8 +31,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from toolcelld import database
 
-__all__ = ["DESCRIPTIONS_MAX", "DESCRIPTION_BYTES_MAX", "Notice", "Store"]
-
 logger = logging.getLogger(__name__)
 
 Value: TypeAlias = str | bytes | int | float | None

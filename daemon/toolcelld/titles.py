@@ -13,8 +13,6 @@ from typing import Final
 
 from toolcelld import linux
 
-__all__ = ["change_title", "set_title"]
-
 PREFIX: Final = "toolcell: "
 ENDS: Final = slice(45, 47)
 """`arg_start` and `arg_end` among the fields of /proc/self/stat behind the name; see proc(5)."""

@@ -13,8 +13,6 @@ from typing import Any, Final, cast
 
 from toolcell._arguments.jsonschema import DEPTH_MAX, target, violations
 
-__all__ = ["filled"]
-
 _NONE: Final = object()
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 import textwrap
 
-__all__ = ["parse"]
-
 _HEADING = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
 _UNDERLINED = re.compile(r"^(?:Other )?Parameters\s*$")
 _UNDERLINE = re.compile(r"^-{3,}\s*$")

@@ -20,8 +20,6 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from toolcell._arguments.messages import advice, got, step
 from toolcell._results.json_value import to_json
 
-__all__ = ["DEPTH_MAX", "MAPPINGS", "check_schema", "enforced", "fits", "target", "violations"]
-
 Complaint: TypeAlias = tuple[str, str]
 
 # As deep as the arguments themselves can be; a `$ref` to itself ends here.

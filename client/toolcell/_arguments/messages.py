@@ -14,8 +14,6 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-__all__ = ["VALUE_CHARACTERS_MAX", "advice", "complaints", "got", "shortened", "step", "unknown"]
-
 # Listing them all would cost more memory than a worker has.
 ERRORS_LISTED_MAX = 10_000
 SENTENCE_CHARACTERS_MAX = 300

@@ -34,16 +34,6 @@ from toolcell._results.errors import InvalidArguments, ToolError
 from toolcell._results.exception_text import describe_exception
 from toolcell._results.json_value import NumberTooLargeError, from_json, to_json
 
-__all__ = [
-    "InvalidToolDefinition",
-    "Parameters",
-    "PlainJsonSchema",
-    "finite",
-    "from_args",
-    "from_fields",
-    "record",
-]
-
 # A tool travels in one message of at most 64 KiB, with its description and its name.
 SCHEMA_BYTES_MAX = 48 * 1024
 # Complaints that are looked for under a schema written by hand; twenty are shown.

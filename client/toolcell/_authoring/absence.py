@@ -15,8 +15,6 @@ from typing import Final, TypeAlias
 from toolcell._authoring.factory import NAMES
 from toolcell._authoring.libraries.offers import LOW_LEVEL, READERS
 
-__all__ = ["absence", "absence_in_any_case"]
-
 LOW_LEVEL_SERVERS: Final = {f"mcp.server{inner}.Server" for inner in ("", ".lowlevel", ".lowlevel.server")}
 SERVERS: Final = ("FastMCP", "MCPServer")
 TEST_LIBRARIES: Final = ("pytest", "unittest")

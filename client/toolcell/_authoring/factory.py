@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from toolcell._context.exec import ExecResult
     from toolcell._context.ui import Ui
 
-__all__ = ["Host", "Made", "adapted", "exported_together"]
-
 NAMES: Final = ("tools", "TOOLS", "default", "factory")
 """Under which a list, a mapping or a factory is looked for."""
 

@@ -20,8 +20,6 @@ from toolcell._authoring.checker_imports import missing_import
 from toolcell._authoring.returns import Returns, returns_of
 from toolcell._context.context import ToolContext
 
-__all__ = ["Call", "check_execute", "is_async", "line_of", "read_function", "yields"]
-
 Call: TypeAlias = Callable[[Any, ToolContext], object]
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from toolcell._authoring.function import line_of
 from toolcell._authoring.tool import MARK, MARKED
 
-__all__ = ["lost"]
-
 LAYERS_MAX = 20
 
 

@@ -14,8 +14,6 @@ from toolcell._arguments.parameters import InvalidToolDefinition
 from toolcell._authoring.tool import Options
 from toolcell._units import optional, parse_bytes, parse_count, parse_open_files, parse_seconds
 
-__all__ = ["OPTIONS", "checked"]
-
 OPTIONS: Mapping[str, Any] = get_type_hints(Options)
 
 

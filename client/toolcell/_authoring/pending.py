@@ -19,8 +19,6 @@ from typing import Any, Final
 from toolcell._context.context import ToolContext
 from toolcell._results.errors import ToolError
 
-__all__ = ["NAME", "PendingActions", "resolver"]
-
 NAME: Final = "push_pending_action"
 PENDING_MAX: Final = 64
 LABEL_CHARACTERS_MAX: Final = 200

@@ -18,8 +18,6 @@ from typing import Any, Final, NamedTuple, cast
 from toolcell._authoring.function import Call
 from toolcell._context.context import ToolContext
 
-__all__ = ["Renderers", "Theme", "rendered"]
-
 DISPLAY_CHARACTERS_MAX: Final = 8000
 """Of 32 KiB that all metadata of a call may have."""
 WIDTH: Final = 100

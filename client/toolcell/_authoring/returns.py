@@ -34,8 +34,6 @@ from toolcell._arguments.parameters import PlainJsonSchema, finite
 from toolcell._results.json_value import to_json
 from toolcell._results.mcp_content import data_hint
 
-__all__ = ["CHECKED_BYTES_MAX", "SCHEMA_BYTES_MAX", "WRAPPED", "Returns", "returns_of"]
-
 SCHEMA_BYTES_MAX: Final = 16 * 1024
 """Of a schema: what a model hardly ever needs should not fill the list of tools. A larger one is left out."""
 CHECKED_BYTES_MAX: Final = 256 * 1024

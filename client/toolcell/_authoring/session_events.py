@@ -20,8 +20,6 @@ from toolcell._authoring.tool import MARK
 from toolcell._context.context import ToolContext
 from toolcell._results.errors import ToolError
 
-__all__ = ["ON_SESSION", "SCHEMA", "Handler", "SessionEvent", "own_handler", "teller"]
-
 ON_SESSION: Final = "on_session()"
 """The name of the export; no tool can have it."""
 SCHEMA: Final = {

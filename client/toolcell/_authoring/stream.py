@@ -15,8 +15,6 @@ from typing import Any, Final, cast
 from toolcell._context.context import ToolContext
 from toolcell._results.foreign import understood
 
-__all__ = ["streamed"]
-
 INTERVAL_SECONDS: Final = 0.05
 """Between two updates of a growing text."""
 

@@ -13,8 +13,6 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from toolcell._context.context import ToolContext
 
-__all__ = ["MARK", "MARKED", "Limits", "Options", "Tool", "tool"]
-
 # The attribute that carries the options of a decorated function.
 MARK = "__toolcell__"
 # The list of the functions that a module has decorated, a variable of that module.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from toolcell._context.exec import ExecResult
     from toolcell._context.ui import Ui
 
-__all__ = ["Abort", "MessageChannel", "ToolContext"]
-
 T = TypeVar("T")
 
 # Bounds of the texts that the user is shown.

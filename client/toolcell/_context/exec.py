@@ -21,8 +21,6 @@ from typing import IO, Self
 
 from toolcell._results.errors import ToolError
 
-__all__ = ["ExecResult", "run"]
-
 # Of each stream; a tool that wants more writes to a file.
 KEPT_BYTES_MAX = 10 * 1024 * 1024
 CHUNK_BYTES = 64 * 1024

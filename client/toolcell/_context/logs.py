@@ -8,8 +8,6 @@ from typing import Any, Literal, Protocol
 
 from toolcell._results.json_value import whole
 
-__all__ = ["LogHandler", "logger"]
-
 # The wire's bound for one log event; a longer record is cut, as it is for people to read.
 TEXT_BYTES_MAX = 16 * 1024
 

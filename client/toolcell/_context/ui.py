@@ -15,8 +15,6 @@ from toolcell._results.errors import ToolError
 if TYPE_CHECKING:
     from toolcell._context.context import ToolContext
 
-__all__ = ["OPTIONS_MAX", "Ui"]
-
 OPTIONS_MAX = 100
 """Of one `select`."""
 QUESTION = "ui.question"

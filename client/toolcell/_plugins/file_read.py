@@ -12,8 +12,6 @@ from toolcell._plugins.read_below import read_below
 from toolcell._plugins.strategy import Strategy
 from toolcell._plugins.values import FieldError, checked, names_of, schema_of
 
-__all__ = ["make"]
-
 
 def make(handler: FileReadHandler, properties: Mapping[str, Any], root: str) -> Strategy:
     """Return what runs a tool of this handler.

@@ -24,8 +24,6 @@ from toolcell._plugins.strategy import Strategy
 from toolcell._plugins.values import FieldError, checked, fill, names_of, text_of
 from toolcell._results.json_value import to_json
 
-__all__ = ["make"]
-
 RESPONSE_BYTES_MAX: Final = 10 * 2**20  # as much as is kept of a program's output
 CHUNK_BYTES: Final = 64 * 1024
 REDIRECTS_MAX: Final = 5

@@ -22,8 +22,6 @@ from toolcell._plugins.models import FileReadHandler, HttpHandler, PluginHead, P
 from toolcell._plugins.strategy import Strategy
 from toolcell._plugins.values import FieldError
 
-__all__ = ["PluginFileError", "read"]
-
 TOOLS_MAX = 256  # as of a Python file
 PROBLEMS_PER_TOOL_MAX = 5
 PLUGIN_NAME_MAX = 200

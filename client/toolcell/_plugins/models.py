@@ -12,17 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
-__all__ = [
-    "FileReadHandler",
-    "Handler",
-    "HttpHandler",
-    "PluginFile",
-    "PluginHead",
-    "PluginTool",
-    "ShellHandler",
-    "json_schema",
-]
-
 MILLISECONDS_MAX = 24 * 3600 * 1000
 FILE_READ_BYTES_MAX = 10 * 2**20  # as much as is kept of a program's output
 

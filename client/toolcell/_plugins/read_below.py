@@ -15,8 +15,6 @@ import stat
 
 from toolcell import ToolError
 
-__all__ = ["read_below"]
-
 COMPONENTS_MAX = 256  # as deep as no source tree is
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a FIFO waits for a writer.

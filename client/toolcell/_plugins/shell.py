@@ -22,8 +22,6 @@ from toolcell._plugins.models import ShellHandler
 from toolcell._plugins.strategy import Strategy
 from toolcell._plugins.values import FieldError, checked, fill, names_of, schema_of, text_of
 
-__all__ = ["make"]
-
 _OPERATOR = re.compile(r"\d*(?:>>|>\||>&|<<<|<<|<&|<>|>|<)\d*|\|\||\|&|\||&&|&>|&|;;|;|[()]|\n|`")
 _EXPANSION = re.compile(r"`|\$\(+|\$\{\w*\}?|\$\w+|\$[@*#?$!-]", re.ASCII)
 _METACHARACTERS = re.compile(r"[;|&`$()<>\n\\]")

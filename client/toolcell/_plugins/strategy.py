@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from toolcell import ToolContext
 
-__all__ = ["Execute", "Strategy"]
-
 Execute: TypeAlias = Callable[[Mapping[str, Any], ToolContext], "Awaitable[str] | str"]
 
 

@@ -13,8 +13,6 @@ from typing import Any, cast
 
 from toolcell import ToolError
 
-__all__ = ["FieldError", "checked", "fill", "names_of", "schema_of", "text_of"]
-
 VALUE_CHARACTERS_MAX = 10_000
 """Of one parameter as text: more than any path or pattern needs."""
 

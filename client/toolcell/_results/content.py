@@ -12,8 +12,6 @@ from typing import Any, Union
 
 from toolcell._results.errors import ToolError
 
-__all__ = ["Content", "File", "Image", "Link", "ToolResult"]
-
 # A result is at most 16 MiB of JSON, and base64 makes four bytes of three.
 IMAGE_BYTES_MAX = 10 * 1024 * 1024
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["MISFIT", "Aborted", "Denied", "InvalidArguments", "ToolError"]
-
 MISFIT = "returned what its return annotation does not allow: "
 """In the log of a tool, after its name and before what is wrong; an MCP host is told it with the value."""
 

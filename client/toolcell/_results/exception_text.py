@@ -19,8 +19,6 @@ from typing import Any, cast
 from toolcell._results.errors import ToolError
 from toolcell._results.json_value import whole
 
-__all__ = ["describe_exception"]
-
 DESCRIPTION_CHARACTERS_MAX = 512
 TEXT_CHARACTERS_MAX = 2000
 """Of all lines; a model reads them with every failure."""

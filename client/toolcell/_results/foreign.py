@@ -15,8 +15,6 @@ from typing import Any, cast
 from toolcell._results.content import File, Image, Link, ToolResult
 from toolcell._results.json_value import to_json
 
-__all__ = ["understood"]
-
 Shape = Mapping[str, Any]
 
 

@@ -25,8 +25,6 @@ from pydantic import BaseModel
 from toolcell._results import library_values
 from toolcell._results.errors import ToolError
 
-__all__ = ["NumberTooLargeError", "from_json", "to_json", "whole"]
-
 # sys.int_info.default_max_str_digits: a longer integer can be written as JSON, but `json.loads` refuses it.
 INTEGER_DIGITS_MAX = 4300
 PLACES_MAX = 10

@@ -14,8 +14,6 @@ from typing import Any, Final, cast
 
 from toolcell._results.content import Image
 
-__all__ = ["UNKNOWN", "picture", "picture_types", "plain", "without_missing"]
-
 UNKNOWN: Final = object()
 """What `plain` returns for a value of no known library."""
 

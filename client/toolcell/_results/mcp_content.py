@@ -17,8 +17,6 @@ from typing import Any, Final, cast
 from toolcell._results.content import File, Image, Link, ToolResult
 from toolcell._results.errors import ToolError
 
-__all__ = ["block", "data_hint", "is_block", "is_blocks", "text_or_file", "tool_result"]
-
 PACKAGES: Final = frozenset({"mcp", "mcp_types"})
 BLOCKS: Final = frozenset({"TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource"})
 RESULTS: Final = frozenset({"CallToolResult"})

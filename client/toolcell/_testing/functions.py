@@ -19,8 +19,6 @@ from toolcell._file_kinds import tool_stem
 from toolcell._results.errors import Aborted
 from toolcell._testing.tally import Tally
 
-__all__ = ["run"]
-
 NEEDS_PYTEST: Final = "which needs pytest in the tool's environment"
 
 

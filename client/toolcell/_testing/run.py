@@ -15,8 +15,6 @@ from toolcell._results.errors import ToolError
 from toolcell._testing import functions
 from toolcell._testing.tally import Tally
 
-__all__ = ["tests_of"]
-
 WIDTH = 80
 
 

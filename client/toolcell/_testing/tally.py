@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-__all__ = ["Tally", "Verdict"]
-
 Verdict = Literal["passed", "failed", "skipped"]
 
 FAILURES_MAX: Final = 50

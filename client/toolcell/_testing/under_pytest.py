@@ -16,8 +16,6 @@ import pytest
 from toolcell._results.errors import Aborted
 from toolcell._testing.tally import Tally
 
-__all__ = ["run"]
-
 OPTIONS: Final = (
     f"-c{os.devnull}",
     "--import-mode=append",  # a tool called `calendar` hides no module of the standard library

@@ -13,8 +13,6 @@ from typing import Any
 
 from toolcell.client import Outcome
 
-__all__ = ["ToolComplete", "ToolStart"]
-
 
 @dataclass(frozen=True, slots=True)
 class ToolStart:

@@ -11,8 +11,6 @@ from dataclasses import replace
 
 from toolcell.client import Catalog, Problem, ToolInfo
 
-__all__ = ["PREFIX", "name_in", "problems_of", "shown_tools"]
-
 PREFIX = "toolcell_"
 
 

@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 
 from toolcell.client import ToolInfo
 
-__all__ = ["PinnedDefinitions"]
-
 NOTE_CHARACTERS_MAX = 8000
 """Of a definition in a note: a description has 2 KB where an agent shows it whole, and most schemas have less."""
 

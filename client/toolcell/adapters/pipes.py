@@ -14,8 +14,6 @@ import stat
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["LINE_BYTES_MAX", "LineTooLong", "NoPipe", "Pipes"]
-
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024  # 16 MiB of arguments, written in escapes
 LAST_WORDS_SECONDS = 1.0  # for a host that has stopped reading
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from toolcell.client import Catalog, Kind, Limits, Outcome, Refused, Session, Text, ToolInfo, Unavailable
 
-__all__ = ["HANDLE_BYTES_MAX", "READ_OUTPUT", "is_ours", "offered", "read", "whole", "with_handle"]
-
 READ_OUTPUT = ToolInfo(
     name="toolcell_read_output",
     description="Read more of a tool's output that was too long to be shown whole.",

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-__all__ = ["TURNS_MAX", "SubSession", "SubSessions"]
-
 TURNS_MAX = 8
 """At once, those that wait for their session among them; each asks a model, or is a process of 200 MB."""
 

@@ -37,8 +37,6 @@ from .events import Event
 from .limits import Limits
 from .outcome import Outcome
 
-__all__ = ["Session", "connect"]
-
 EVENTS_AHEAD_MAX = 16  # handed over and not yet handled; further ones wait in the bounded store of the call
 LEFT = "the session has been left; calls belong into the `with` block of `connect`"
 WRONG_FACE = (

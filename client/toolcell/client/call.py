@@ -28,8 +28,6 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 from .events import Event, EventBuffer
 from .outcome import Kind, Outcome
 
-__all__ = ["Call", "CallState"]
-
 PART_BYTES_MAX = 48 * 1024  # the contract's bound for a chunk
 ANSWERS_KEPT_MAX = 64  # to send again after a lost connection; more questions than a tool has open at once
 CANCELLED = "the task that waited for it was cancelled"

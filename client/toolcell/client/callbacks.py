@@ -22,8 +22,6 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .call import Call
 
-__all__ = ["SERVED", "Answer", "Ask", "AskCallback", "Service", "answer", "serve"]
-
 Answer: TypeAlias = bool | Literal["always"]
 """The answer to a question: True allows it, False denies it, "always" allows it and the patterns in `Ask.always`.
 

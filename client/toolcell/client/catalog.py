@@ -8,8 +8,6 @@ from typing import Any
 
 from toolcell._printable import printable
 
-__all__ = ["NOTES", "SHIPPED", "Catalog", "Problem", "ToolInfo"]
-
 SHIPPED = frozenset({"builtin", "squad"})
 """The scopes of tools that ship with Toolcell."""
 NOTES = frozenset({"shadowed", "disabled", "unused", "remark"})

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ._grpc.http2 import Status
 
-__all__ = ["REMEDIES", "Code", "Refusal", "Refused", "Unavailable", "refusal_of", "refusal_of_end"]
-
 DOMAIN = "toolcell"
 _DETAILS = {
     "google.rpc.ErrorInfo": wire.ERROR_INFO,

@@ -15,8 +15,6 @@ from typing import Any, Literal, TypeAlias
 
 from .outcome import Block, Text
 
-__all__ = ["Event", "EventBuffer", "Gap", "Log", "Metadata", "Progress", "Started", "Update"]
-
 UNREAD_EVENTS_MAX = 1024  # a screenful of log lines many times over, and what a step of the loop brings
 UNREAD_BYTES_MAX = 1024 * 1024  # as much as the daemon retains for a whole session
 

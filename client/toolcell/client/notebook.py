@@ -15,8 +15,6 @@ from toolcell._printable import printable
 if TYPE_CHECKING:
     from .outcome import Outcome
 
-__all__ = ["shown"]
-
 FORMATS: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PICTURES_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of all pictures together: what a notebook's file can take with each run of a cell."""

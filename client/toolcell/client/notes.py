@@ -7,8 +7,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final, Literal
 
-__all__ = ["NOTIFY", "note_of"]
-
 NOTIFY: Final = "ui.notify"
 """The service that `context.ui.notify` uses: `message`, and `level` (info, warning, error)."""
 LEVELS: Final = ("info", "warning", "error")

@@ -16,26 +16,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-__all__ = [
-    "CUT_SHORT",
-    "NOT_UNDONE",
-    "UNSAID_CAUSES",
-    "Block",
-    "CallFailed",
-    "Facts",
-    "FileData",
-    "ImageData",
-    "Kind",
-    "Outcome",
-    "Output",
-    "ResourceLink",
-    "Stopped",
-    "Text",
-    "ending_of",
-    "failure_text",
-    "notes_text",
-]
-
 REPR_CHARACTERS_MAX = 200
 """Of a long text in a repr; of any other value four times as much."""
 

@@ -32,8 +32,6 @@ from .errors import Code, Refusal, Unavailable
 from .events import Event
 from .limits import Limits, encode_limits
 
-__all__ = ["Session", "connect"]
-
 NO_ASYNCIO = (
     "toolcell.client needs a running asyncio event loop, and there is none here; under trio or without a loop use "
     "toolcell.client.blocking, in trio by trio.to_thread.run_sync"

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from toolcelld.calls.request import Plan, Request
     from toolcelld.pool.pool import Lease
 
-__all__ = ["Call"]
-
 logger = logging.getLogger(__name__)
 
 BODY_BYTES_ALWAYS: Final = 64 * 1024

@@ -50,8 +50,6 @@ from toolcelld.protocol.messages import (
 if TYPE_CHECKING:
     from toolcelld.calls.run import Run
 
-__all__ = ["OutputCollector"]
-
 PIECE_CHARACTERS_MAX: Final = 4096
 """Characters of one log event to the client, 16 KiB at four bytes each; longer lines are split."""
 SHOWN_BYTES_MAX: Final = 64 * 1024

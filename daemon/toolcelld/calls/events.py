@@ -15,8 +15,6 @@ from toolcelld.calls.outcomes.outcome import Outcome
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.errors import Refusal
 
-__all__ = ["MESSAGE_BYTES", "PART_BYTES", "CallAccepted", "CallEnded", "CallRefused", "CallStarted", "CatalogChanged", "Chunk", "Event", "EventsDropped", "LineLogged", "MetadataSet", "PartialResult", "ProgressMade", "Published", "QuestionAsked", "ServiceRequested", "parts", "published"]  # fmt: skip
-
 
 @dataclass(slots=True, kw_only=True)
 class Event:

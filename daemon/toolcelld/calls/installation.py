@@ -46,8 +46,6 @@ from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 from toolcelld.services import Services
 
-__all__ = ["Installations"]
-
 INSTALL: Final = b'''
 import os
 import subprocess

@@ -34,8 +34,6 @@ from toolcelld.config.resolution.settings import Limits
 from toolcelld.lifecycle import WorkerState
 from toolcelld.pool.worker import Worker
 
-__all__ = ["LimitMonitor", "crossing", "runs_in"]
-
 INTERVAL_SECONDS: Final = 0.05
 """Between two polls. A tool that only fills memory exceeds its limit by some tens of MiB in this time."""
 YOUNG_SECONDS: Final = INTERVAL_SECONDS / 2

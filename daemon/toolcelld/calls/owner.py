@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolcelld.pool.fair_queue import Places
     from toolcelld.services import Services
 
-__all__ = ["Owner"]
-
 
 class Owner(Protocol):
     """What calls share, and whom they tell how they get on. `sessions.session.Session` is one."""

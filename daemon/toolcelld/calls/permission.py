@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from toolcelld.calls.owner import Owner
     from toolcelld.calls.request import Plan
 
-__all__ = ["PERMISSION_NUMBER", "Permission"]
-
 PERMISSION_NUMBER: Final = NUMBER_MAX
 """The number of the question within its call; tools count theirs from 1."""
 

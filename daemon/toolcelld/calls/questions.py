@@ -30,8 +30,6 @@ from toolcelld.protocol.messages import (
 if TYPE_CHECKING:
     from toolcelld.calls.owner import Owner
 
-__all__ = ["Questions"]
-
 ASK_SECONDS_MAX: Final = 600.0
 """A question that is not answered within this time is denied; `[max] timeout` can be shorter."""
 REQUEST_SECONDS_MAX: Final = 3600.0

@@ -14,8 +14,6 @@ from toolcelld.pool.idle import IdleRow
 from toolcelld.pool.pool import Pool
 from toolcelld.protocol.messages import CallContext
 
-__all__ = ["Plan", "Request"]
-
 
 class Request(NamedTuple):
     """A checked request for one call."""

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from toolcelld.calls.call import Call
     from toolcelld.calls.request import Plan
 
-__all__ = ["Run"]
-
 IN_WORKER: Final = frozenset({CallState.RUNNING, CallState.ASKING, CallState.ABORTING})
 """The states in which the worker has not reported."""
 WITH_WORKER: Final = IN_WORKER | {CallState.SETTLING}

@@ -6,16 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-__all__ = [
-    "UNITS_MAX",
-    "UNIT_BYTES",
-    "WINDOW_SECONDS",
-    "AbortEscalation",
-    "IdleTimer",
-    "MessageAllowance",
-    "PausableTimer",
-]
-
 WINDOW_SECONDS: Final = 0.02
 UNITS_MAX: Final = 128
 """Of one session in a window: a fifteenth of the loop's time."""

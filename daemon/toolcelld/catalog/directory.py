@@ -28,8 +28,6 @@ from toolcelld.catalog.problem import Problem
 from toolcelld.config.load import Config
 from toolcelld.files.looks import look
 
-__all__ = ["Pin", "WatchedDirectory"]
-
 PUBLISH_SECONDS = 0.25  # between two generations while files are being described
 
 

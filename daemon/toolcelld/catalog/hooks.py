@@ -30,8 +30,6 @@ from toolcelld.config.schema import HookSection
 if TYPE_CHECKING:
     from toolcelld.catalog.catalog import ToolInfo
 
-__all__ = ["FUNCTIONS", "SOURCE", "Hook", "find_hooks", "hook_of"]
-
 FUNCTIONS: Final = ("before", "after", "definition")
 SOURCE: Final = "[hooks]"
 """The source of their files; no source of tools can have this name."""

@@ -14,8 +14,6 @@ from toolcelld.config.remedies import CONFIG_FILE
 if TYPE_CHECKING:
     from toolcelld.catalog.catalog import ToolInfo
 
-__all__ = ["denied_by", "rule_for", "tier_of"]
-
 
 def rule_for(config: Config, tool: ToolInfo) -> Rule | None:
     """Return the rule that holds for a tool: the user's last match, or its project's if that is stricter.

@@ -17,8 +17,6 @@ from toolcell._file_kinds import KINDS, PYTHON, kind_of, listed
 from toolcelld.catalog.discovery.candidates import candidate_of
 from toolcelld.environments.engine import INSTALLING
 
-__all__ = ["Problem", "Reason", "no_tool", "unused_in"]
-
 Reason = Literal["broken", "shadowed", "rejected", "stale", "quarantined", "disabled", "unused", "remark"]
 
 NAMES_SHOWN_MAX: Final = 3

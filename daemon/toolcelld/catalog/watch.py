@@ -38,8 +38,6 @@ from toolcelld.catalog.discovery.sources import PROJECT, Source
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.files.looks import look
 
-__all__ = ["Watch"]
-
 logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 0.1

@@ -37,8 +37,6 @@ from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.sandbox.policy import CellLimits, Enclosure
 
-__all__ = ["Cell", "Receiver"]
-
 END_SECONDS_MAX: Final = 10.0
 """A keeper ends its cell within milliseconds, on a loaded machine within seconds. After this time it is killed, and the
 zygote kills the rest, which proves less."""

@@ -25,8 +25,6 @@ from typing import Final
 
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits
 
-__all__ = ["Cgroup", "CgroupTree", "CgroupUsage"]
-
 CONTROLLERS: Final = ("memory", "pids", "cpu")
 SUPERVISOR: Final = "supervisor"
 SUPERVISOR_WEIGHT: Final = 1000

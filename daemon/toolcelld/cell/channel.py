@@ -20,8 +20,6 @@ from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
 from toolcelld.protocol.messages import ToWorker
 
-__all__ = ["WorkerChannel", "open_pipe", "refuse_descriptors"]
-
 PIPE_BYTES: Final = 256 * 1024
 """As much as a socket holds, so that a long result takes as few switches between the processes."""
 READ_BYTES: Final = 64 * 1024

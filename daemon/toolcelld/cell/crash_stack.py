@@ -12,8 +12,6 @@ from typing import Final
 from toolcell._printable import printable
 from toolcell._results.exception_text import redacted
 
-__all__ = ["FATAL_SIGNALS", "split"]
-
 FATAL_SIGNALS: Final = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL"})
 """Those that the fault handler knows."""
 FRAMES_MAX: Final = 10

@@ -9,8 +9,6 @@ from typing import Literal
 
 from toolcelld.cell.processes.usage import CellUsage
 
-__all__ = ["CellExit", "Proof", "cause_of"]
-
 Proof = Literal["cgroup", "namespace", "landlock", "children", "zygote", "none"]
 
 

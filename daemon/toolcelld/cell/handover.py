@@ -13,8 +13,6 @@ from typing import Final
 
 from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX
 
-__all__ = ["Handover"]
-
 MESSAGE_BYTES_MAX: Final = 64
 
 

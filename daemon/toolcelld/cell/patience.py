@@ -12,8 +12,6 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Final
 
-__all__ = ["patience"]
-
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.5

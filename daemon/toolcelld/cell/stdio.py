@@ -16,8 +16,6 @@ from typing import Final, Literal
 
 from toolcelld.output.redaction import Redactor, StreamRedactor
 
-__all__ = ["SOURCES", "Source", "StdioReader"]
-
 READ_BYTES: Final = 64 * 1024
 """The capacity of a pipe."""
 TAIL_BYTES: Final = 16 * 1024

@@ -15,8 +15,6 @@ import subprocess
 import tempfile
 from typing import Final
 
-__all__ = ["TemporaryDirectories", "remove_tree"]
-
 logger = logging.getLogger(__name__)
 
 REMOVE_SECONDS_MAX: Final = 60.0

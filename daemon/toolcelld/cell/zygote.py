@@ -29,8 +29,6 @@ from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.sandbox.policy import Enclosure
 from toolcelld.worker.zygote.launch import LaunchedZygote, launch
 
-__all__ = ["Spawned", "Zygote", "ZygoteEnded", "ZygoteFailed"]
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

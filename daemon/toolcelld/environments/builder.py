@@ -35,8 +35,6 @@ from toolcelld.environments.interpreter import Interpreter, InterpreterError, fi
 from toolcelld.environments.programs import Programs, programs_of
 from toolcelld.environments.requirements import Requirements
 
-__all__ = ["BuildError", "Environments"]
-
 FORMAT: Final = "1"
 """Part of every key; changed when environments are made in another way."""
 BUILD_SECONDS_MAX: Final = 600.0

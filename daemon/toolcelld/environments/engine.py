@@ -18,16 +18,6 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from toolcelld.environments.programs import programs_of, project_directories
 
-__all__ = [
-    "ENGINES",
-    "INSTALLING",
-    "Engine",
-    "EngineName",
-    "engine_here",
-    "find_engine",
-    "passed_over",
-]
-
 EngineName: TypeAlias = Literal["bun", "node"]
 ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 """In order of preference."""

@@ -26,16 +26,6 @@ from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError
 
-__all__ = [
-    "LOADED",
-    "Interpreter",
-    "InterpreterError",
-    "environment_in",
-    "find",
-    "own_program",
-    "own_versions",
-]
-
 LOADED: Final = ("pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection")
 """Packages that a worker has imported before it loads a tool."""
 OLDEST: Final = (3, 11)

@@ -30,8 +30,6 @@ from toolcelld.environments.packages import installed
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.store import Store
 
-__all__ = ["RECENT_SECONDS", "Kept", "KeptDirectory", "Kind", "Place"]
-
 logger = logging.getLogger(__name__)
 
 Kind: TypeAlias = Literal["environment", "packages"]

@@ -30,11 +30,6 @@ from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError
 
-__all__ = [
-    "INSTALLED", "MANIFEST", "Lock", "Manager", "Manifest", "Opened", "PackagesError", "Setting", "declares", "find_manager", "installed",
-    "manifest_above", "read_manifest", "read_settings",
-]  # fmt: skip
-
 FORMAT: Final = "1"
 """Part of every key; changed when packages are installed in another way."""
 MANIFEST: Final = "package.json"

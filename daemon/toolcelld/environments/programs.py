@@ -24,8 +24,6 @@ from toolcell._program_places import hops, is_executable, usable_path
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import MARKERS
 
-__all__ = ["Program", "Programs", "fault_of", "programs_of", "project_directories"]
-
 logger = logging.getLogger(__name__)
 
 PATHS_MAX: Final = 64

@@ -23,8 +23,6 @@ from urllib.parse import urlsplit
 
 from toolcelld.environments.packages import PackagesError, Setting, read_settings
 
-__all__ = ["Registries", "registries_for"]
-
 REGISTRY: Final = "https://registry.npmjs.org/"
 """What bun and npm take where nothing else is configured."""
 NO_ADDRESS: Final = "the registry of packages is no address as https://host/ without a password."

@@ -9,8 +9,6 @@ from typing import Final
 from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError
 
-__all__ = ["NO_REQUIREMENTS", "Requirements", "RequirementsError", "checked", "has_block", "in_file"]
-
 BEGIN: Final = b"# /// script"
 
 

@@ -16,8 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
-__all__ = ["THREADS", "look", "start", "started"]
-
 T = TypeVar("T")
 
 PROMPT_MAX: Final = 8

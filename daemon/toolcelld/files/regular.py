@@ -11,8 +11,6 @@ import stat
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["NotRegularError", "TooLargeError", "read_regular"]
-
 # O_NONBLOCK: a FIFO may have replaced the file since its type was looked at.
 FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 

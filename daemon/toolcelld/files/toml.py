@@ -11,8 +11,6 @@ import re
 import tomllib
 from typing import Any, Final
 
-__all__ = ["TomlError", "parse_toml"]
-
 DOTS_MAX: Final = 64
 """In one line, outside of strings and comments, so of keys and fractions. The longest key of ours has three parts."""
 MESSAGE_CHARACTERS_MAX: Final = 200

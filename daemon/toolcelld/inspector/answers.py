@@ -18,11 +18,6 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from toolcelld.inspector.git_config import Naming
 from toolcelld.inspector.process import InspectionError, ask
 
-__all__ = [
-    "NpmManifest", "git_config", "git_file", "git_index", "npm_manifest", "npm_settings", "python_environment",
-    "requirements", "script_block", "toml",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 

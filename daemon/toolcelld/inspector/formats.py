@@ -15,8 +15,6 @@ from typing import Any, Final, cast
 from toolcelld.files.toml import parse_toml
 from toolcelld.inspector import git_config, git_index, requirements
 
-__all__ = ["FORMATS"]
-
 GITDIR_LINES_MAX: Final = 16  # git writes one
 SUBMODULES_MAX: Final = 1024
 SETTINGS_MAX: Final = 10_000

@@ -13,8 +13,6 @@ import shlex
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["GitSetting", "Naming", "named", "parse"]
-
 SETTINGS_MAX: Final = 10_000
 """Of one file, and of what they name."""
 VALUE_CHARACTERS_MAX: Final = 4096

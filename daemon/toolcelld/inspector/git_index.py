@@ -7,8 +7,6 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["gitlinks"]
-
 HEADER: Final = struct.Struct(">4sII")  # the signature, the version, the number of entries
 MODE: Final = slice(24, 28)
 HASH_OFFSET: Final = 40

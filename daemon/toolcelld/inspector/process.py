@@ -27,8 +27,6 @@ from typing import Final
 import toolcell
 from toolcelld.inspector.wire import ANSWER, CONFINED, FORK, MISTAKE, PID, QUESTION, VALUE
 
-__all__ = ["InspectionError", "ask", "confinement", "start"]
-
 ENTRY: Final = Path(__file__).with_name("__main__.py")
 ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell.__file__).parents[1])}))
 ANSWER_SECONDS_MAX: Final = 10.0

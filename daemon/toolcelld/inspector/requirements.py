@@ -20,8 +20,6 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from toolcelld.files.toml import TomlError, parse_toml
 
-__all__ = ["checked", "in_script"]
-
 BLOCK_BYTES_MAX: Final = 64 * 1024
 """A hundred requirements of sixty characters are a tenth of it."""
 PACKAGES_MAX: Final = 200

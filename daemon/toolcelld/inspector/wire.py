@@ -9,8 +9,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-__all__ = ["ANSWER", "CONFINED", "FORK", "MISTAKE", "PID", "QUESTION", "UNCONFINED", "VALUE"]
-
 PID: Final = struct.Struct("=I")
 FORK: Final = PID.pack(0)
 """With the descriptor of a socket."""

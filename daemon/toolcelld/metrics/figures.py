@@ -27,8 +27,6 @@ from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.daemon import Daemon
 from toolcelld.lifecycle import CallState, WorkerState
 
-__all__ = ["CAUSES_MAX", "OTHER", "TOOLS_MAX", "Figures"]
-
 OTHER: Final = "other"
 TOOLS_MAX: Final = 200
 CAUSES_MAX: Final = 50

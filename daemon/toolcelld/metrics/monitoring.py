@@ -11,8 +11,6 @@ import json
 import sys
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ALERTS", "PANELS", "alerts", "dashboard"]
-
 
 class Panel(NamedTuple):
     """A graph."""

@@ -19,8 +19,6 @@ from typing import Final, TypeAlias
 from toolcelld.config.schema import LOOPBACK, listen_address
 from toolcelld.daemon import Daemon
 
-__all__ = ["serving"]
-
 logger = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX: Final = 8192

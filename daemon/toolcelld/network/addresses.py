@@ -13,8 +13,6 @@ from typing import Final
 
 from toolcelld.config.hosts import Address, as_address
 
-__all__ = ["is_own", "leads_home", "without_zone"]
-
 COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 NAT64: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 ISATAP: Final = (0x00005EFE, 0x02005EFE)

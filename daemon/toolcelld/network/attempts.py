@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["KEPT_MAX", "Attempt", "Attempts"]
-
 KEPT_MAX: Final = 16
 """Places that are kept until the next `take`; a tool that fails has tried one or two."""
 

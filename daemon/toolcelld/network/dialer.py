@@ -19,8 +19,6 @@ from toolcelld.network.addresses import leads_home, without_zone
 from toolcelld.network.attempts import Attempt, Attempts
 from toolcelld.network.refusals import Refusals, Refused
 
-__all__ = ["PIECE_BYTES", "DialError", "Dialer", "Reason", "Streams"]
-
 CONNECT_SECONDS_MAX: Final = 20.0
 PIECE_BYTES: Final = 64 * 1024
 LOOPBACKS: Final = ("127.0.0.1", "::1")

@@ -31,8 +31,6 @@ from toolcelld.network.names import MESSAGE_BYTES_MAX, Names
 from toolcelld.network.refusals import Refusals, Refused
 from toolcelld.network.relay import closing, relay
 
-__all__ = ["CONNECTIONS_MAX", "Egress"]
-
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX: Final = 64

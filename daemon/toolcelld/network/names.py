@@ -17,8 +17,6 @@ from typing import Final
 from toolcelld.config.hosts import is_named
 from toolcelld.network.refusals import Refusals, Refused
 
-__all__ = ["MESSAGE_BYTES_MAX", "NAMES_MAX", "Names"]
-
 MESSAGE_BYTES_MAX: Final = 512
 """Of a question over UDP; longer ones are dropped."""
 NAMES_MAX: Final = 4096

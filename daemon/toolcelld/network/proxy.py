@@ -13,8 +13,6 @@ from toolcelld.network.dialer import Dialer, DialError, Reason, Streams
 from toolcelld.network.relay import closing, relay
 from toolcelld.network.requests import SOCKS_VERSION, Target, read_socks_target, read_target
 
-__all__ = ["HEAD_BYTES_MAX", "serve"]
-
 HEAD_BYTES_MAX: Final = 16 * 1024
 """A request line and its header; servers take less."""
 HEAD_SECONDS_MAX: Final = 10.0

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-__all__ = ["KEPT_MAX", "Refusals", "Refused"]
-
 KEPT_MAX: Final = 16
 """Refusals that are reported in full until the next `take`; an honest tool is refused one or two."""
 

@@ -8,8 +8,6 @@ from collections.abc import Generator
 
 from toolcelld.network.dialer import PIECE_BYTES, Streams
 
-__all__ = ["closing", "relay"]
-
 
 @contextlib.contextmanager
 def closing(streams: Streams) -> Generator[None]:

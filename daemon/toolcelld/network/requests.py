@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 
 from toolcelld.config.hosts import as_address
 
-__all__ = ["SOCKS_VERSION", "Target", "read_socks_target", "read_target"]
-
 _REQUEST = re.compile(r"([A-Z]{1,20}) ([^ ]+) (HTTP/1\.[01])")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_-]{1,63})*\.?\Z")

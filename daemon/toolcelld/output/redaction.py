@@ -24,8 +24,6 @@ from urllib.parse import quote, quote_plus
 
 from toolcelld.protocol.frames import Frame
 
-__all__ = ["Redactor", "StreamRedactor"]
-
 LINE_BYTES_MIN = 8
 """Each line of a value is also redacted on its own, unless it is shorter and may occur in other texts."""
 

@@ -32,8 +32,6 @@ from toolcelld.protocol.messages import (
     TextPart,
 )
 
-__all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "short_result", "shown_update", "update_body"]
-
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of an outcome in a message: the contract's bound."""
 DETAILS_BYTES_MAX: Final = 1024 * 1024

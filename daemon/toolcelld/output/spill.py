@@ -38,8 +38,6 @@ from toolcelld.output.spill_files import (
 )
 from toolcelld.store import Store
 
-__all__ = ["PART_BYTES", "KeptOutput", "OutputOrigin", "SpillStore", "UnknownOutput"]
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

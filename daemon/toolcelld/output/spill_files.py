@@ -16,8 +16,6 @@ import re
 import secrets
 import stat
 
-__all__ = ["HANDLE", "Orphans", "Reading", "Writing", "list_handles", "make_private", "new_handle", "unlink"]
-
 logger = logging.getLogger(__name__)
 
 HANDLE = re.compile(r"o-[0-9a-v]{26}", re.ASCII)

@@ -18,8 +18,6 @@ from toolcelld.output.spill import KeptOutput, OutputOrigin, SpillStore
 from toolcelld.output.spill_files import Writing
 from toolcelld.output.truncate import BYTES_CEILING, Keep, Notice, Truncated, Truncator
 
-__all__ = ["BLOCK_BYTES", "SpooledOutput"]
-
 # Written at once: a switch to the thread takes about a tenth of a millisecond, and writing this much about the same.
 BLOCK_BYTES = 256 * 1024
 # Pending data without a flush: the longest stream that can fit, and a block. Beyond this the output is incomplete.

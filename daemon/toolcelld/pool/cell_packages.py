@@ -12,8 +12,6 @@ from toolcelld.environments.packages import manifest_above
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.worker import Worker
 
-__all__ = ["CellPackages"]
-
 TEXT_CHARACTERS_MAX = 500
 
 

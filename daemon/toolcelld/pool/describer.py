@@ -16,8 +16,6 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed, bug
 from toolcelld.pool.worker import Worker
 
-__all__ = ["LEAVING_MAX", "Describer"]
-
 LEAVING_MAX: Final = 4
 """Cells that have described a file and are being ended, which takes long where others have the processors."""
 PRINTED_CHARACTERS_MAX: Final = 80

@@ -18,8 +18,6 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-__all__ = ["FairQueue", "Placed", "Places"]
-
 L = TypeVar("L", bound=Hashable)
 T = TypeVar("T")
 

@@ -9,8 +9,6 @@ from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.idle_watch import IdleWatch
 from toolcelld.pool.worker import Worker
 
-__all__ = ["IdleRow", "IdleWorkers"]
-
 
 class IdleRow:
     """The idle workers of equal cells, the one that was used last at the end."""

@@ -27,8 +27,6 @@ from typing import Final
 from toolcelld.cell.processes.usage import CellUsage, measure, passed
 from toolcelld.pool.worker import Worker
 
-__all__ = ["IdleWatch"]
-
 LOOK_SECONDS: Final = 0.05
 """Between the result, the first and the second look; as often as the limits of running calls are measured."""
 FORK_SECONDS_MAX: Final = 1.0

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from toolcelld.pool.idle import IdleRow
     from toolcelld.pool.worker import Worker
 
-__all__ = ["Lane", "Lease"]
-
 
 class Lane(NamedTuple):
     """What can serve a call: a worker with such a cell, and a place of the tool where it has a bound."""

@@ -19,8 +19,6 @@ from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
 from toolcelld.sandbox.policy import Enclosure
 
-__all__ = ["READY_MAX", "PreforkedCells", "Preforks"]
-
 READY_MAX: Final = 2
 """Agents run tools in parallel, but rarely need more than two new workers at the same time."""
 FORKING_MAX: Final = 4

@@ -22,8 +22,6 @@ from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import CellLimits, Enclosure, SandboxPolicy
 
-__all__ = ["ENCLOSURES", "PROBE", "PROBE_SECONDS_MAX", "probe_host"]
-
 logger = logging.getLogger(__name__)
 
 PROBE: Final = b'from toolcell import tool\n\n@tool\ndef probe() -> None:\n    """Nothing."""\n'

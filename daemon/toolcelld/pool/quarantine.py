@@ -31,16 +31,6 @@ from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import HEALTH, HealthEvent, HealthState, Machine
 
-__all__ = [
-    "BACKOFF_SECONDS",
-    "DEATHS_MAX",
-    "STDERR_CHARACTERS_MAX",
-    "WITHIN_SECONDS",
-    "CrashEvidence",
-    "Quarantine",
-    "Quarantined",
-]
-
 BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 10.0, 30.0)
 """The longest wait, by the number of crashes in a row; the last one applies to all further crashes."""
 DEATHS_MAX: Final = 5

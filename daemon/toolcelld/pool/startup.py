@@ -30,8 +30,6 @@ from toolcelld.protocol.messages import (
     from_worker,
 )
 
-__all__ = ["StartFailed", "Startup", "bug"]
-
 logger = logging.getLogger(__name__)
 
 ECHO_CHARACTERS_MAX: Final = 200

@@ -44,8 +44,6 @@ from toolcelld.protocol.messages import (
 if TYPE_CHECKING:
     from toolcelld.pool.idle import IdleRow
 
-__all__ = ["CallListener", "Worker"]
-
 logger = logging.getLogger(__name__)
 
 SURVEY_SECONDS_MAX: Final = 1.0

@@ -27,10 +27,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-__all__ = [
-    "HEADER_BYTES_MAX", "PAYLOAD_BYTES_MAX", "Decoder", "Frame", "FrameError", "encode", "header_of", "split",
-]  # fmt: skip
-
 LENGTHS: Final = struct.Struct(">II")
 
 HEADER_BYTES_MAX: Final = 64 * 1024

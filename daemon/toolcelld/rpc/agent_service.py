@@ -53,8 +53,6 @@ from toolcelld.sessions.admission import disabled_tools, find_tool
 from toolcelld.sessions.registry import Sessions
 from toolcelld.sessions.session import OpenRequest, Session
 
-__all__ = ["ToolCell", "abort", "refusals", "stop_by_operator"]
-
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS_MAX: Final = 25.0

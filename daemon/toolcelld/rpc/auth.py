@@ -17,8 +17,6 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has no
 
 from toolcelld.runtime_directory import RuntimeDirectory
 
-__all__ = ["TokenInterceptor"]
-
 OPERATOR_METHODS: Final = "/toolcell.v1.Operator/"
 FIRST_MESSAGE_SECONDS: Final = 10.0
 """Who opens a stream has something to say."""

@@ -35,17 +35,6 @@ from toolcelld.sandbox.policy import Enclosure
 from toolcelld.store import Store
 from toolcelld.worker import engine as worker
 
-__all__ = [
-    "Diagnosis",
-    "Finding",
-    "diagnose",
-    "look_at_engine",
-    "look_at_inspector",
-    "look_at_programs",
-    "look_at_records",
-]
-
-
 State = Literal["in use", "available", "missing", "unknown"]
 
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("strict", "baseline", "none")

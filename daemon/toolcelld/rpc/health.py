@@ -11,8 +11,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from toolcell_proto.v1 import operator_pb2, toolcell_pb2
 from toolcelld.sessions.registry import Sessions
 
-__all__ = ["SERVICES", "Health"]
-
 SERVICES: Final = tuple(
     module.DESCRIPTOR.services_by_name[name].full_name
     for module, name in ((toolcell_pb2, "ToolCell"), (operator_pb2, "Operator"))

@@ -19,8 +19,6 @@ from google.protobuf.message import DecodeError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.rpc.agent_service import abort
 
-__all__ = ["Parser"]
-
 OURS = "/toolcell.v1."
 
 Handler = Any  # grpc.RpcMethodHandler, whose stubs know only synchronous ones

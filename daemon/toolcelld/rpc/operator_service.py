@@ -38,8 +38,6 @@ from toolcelld.rpc.steering import Context, Steering, encode_disabled, encode_qu
 from toolcelld.rpc.trust_request import TrustRequest, check_owners, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
 
-__all__ = ["Operator"]
-
 logger = logging.getLogger(__name__)
 
 LINES_DEFAULT: Final = 100

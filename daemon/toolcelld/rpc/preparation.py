@@ -29,8 +29,6 @@ from toolcelld.policy.consent import grant_command
 from toolcelld.policy.interpreters import manifest_of, opened_of
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX
 
-__all__ = ["prepare", "remove_unused"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Step:

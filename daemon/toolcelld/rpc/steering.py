@@ -28,8 +28,6 @@ from toolcelld.rpc.messages.encoding import timestamp
 from toolcelld.sessions.admission import find_tool
 from toolcelld.sessions.session import Session
 
-__all__ = ["Context", "Steering", "encode_disabled", "encode_quarantined"]
-
 logger = logging.getLogger(__name__)
 
 SHOWN_MAX: Final = 8

@@ -25,8 +25,6 @@ from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted, digest_of
 from toolcelld.rpc.messages.encoding import encode_problem, timestamp
 
-__all__ = ["TrustRequest", "check_owners", "encode_trusted", "is_of"]
-
 
 def is_of(project: str, file: ToolFile) -> bool:
     """Whether a file is a project's own: not the user's, and not that of a project around it."""

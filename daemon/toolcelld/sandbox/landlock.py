@@ -30,8 +30,6 @@ from toolcelld import linux
 from toolcelld.files.paths import Place, is_below, is_below_any, open_place
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["Domain", "PathRule", "domain", "enter", "system_rules"]
-
 # <linux/landlock.h>: rights on files, by the version that brought them
 EXECUTE: Final = 1 << 0
 WRITE_FILE: Final = 1 << 1

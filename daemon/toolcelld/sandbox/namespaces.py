@@ -24,18 +24,6 @@ from toolcelld import linux
 from toolcelld.files.paths import Place, is_below_any, open_place, open_plain
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = [
-    "BOUNDED",
-    "BOUNDED_ROUGHLY",
-    "HIDDEN",
-    "RESERVED_PIDS",
-    "bound_processes",
-    "bounds_processes",
-    "close_view",
-    "enter_namespaces",
-    "mount_view",
-]
-
 HIDDEN: Final = ("/home", "/run", "/var/run", "/tmp", "/var/tmp", "/dev/shm", "/mnt", "/media")
 """Directories with data of users, programs and daemons. The policy adds the home directory of this user."""
 SHARED_MEMORY_BYTES: Final = 64 * 2**20

@@ -18,8 +18,6 @@ from typing import Final
 from toolcelld import linux
 from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX
 
-__all__ = ["hand_over", "mount_names"]
-
 LOOPBACK: Final = "127.0.0.1"
 ANY: Final = "0.0.0.0"  # noqa: S104  # of the cell's own network, whose interface is a loopback
 NAME_SERVER_PORT: Final = 53

@@ -11,17 +11,6 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from toolcelld.files.paths import Place
 
-__all__ = [
-    "HANDOVER_BATCH_MAX",
-    "OPEN",
-    "PROCESSES_MARGIN",
-    "CellLimits",
-    "Enclosure",
-    "Network",
-    "PythonSetup",
-    "SandboxPolicy",
-]
-
 Enclosure: TypeAlias = Literal["none", "baseline", "strict"]
 Network: TypeAlias = Literal["none", "proxy", "open"]
 

@@ -53,27 +53,6 @@ from toolcelld.sandbox.guard.process import AskingFilter, stand_guard
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Enclosure, PythonSetup, SandboxPolicy
 from toolcelld.sandbox.system_calls import denied_syscalls, seccomp
 
-__all__ = [
-    "ABORT",
-    "ABORT_SIGNAL",
-    "AROUND",
-    "BORN",
-    "HANDOVER",
-    "LIFE",
-    "PROTOCOL",
-    "REPORTS",
-    "WANTED",
-    "CellSetup",
-    "ForkHooks",
-    "Plan",
-    "SetupFailed",
-    "default_signals",
-    "open_nothing",
-    "open_standard_streams",
-    "own_places",
-    "walk",
-]  # fmt: skip
-
 LIFE: Final = 3
 """The keeper's life line: a socket to the daemon, whose end of file ends the cell."""
 PROTOCOL: Final = 4

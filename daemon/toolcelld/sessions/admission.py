@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolcelld.calls.request import Request
     from toolcelld.services import Services
 
-__all__ = ["Admission", "check_ancestors", "disabled_tools", "find_tool"]
-
 ANCESTORS_MAX: Final = 4
 """The longest chain of calls that start calls."""
 OF_TRUST: Final = frozenset({RefusalReason.UNTRUSTED, RefusalReason.NEEDS_GRANT})

@@ -14,8 +14,6 @@ from toolcelld.calls import events
 from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.errors import Refusal, RefusalReason
 
-__all__ = ["IdempotencyCache"]
-
 ENDED_MAX: Final = 256
 """Ended calls whose outcome is kept for a repeated call id."""
 ENDED_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -38,8 +38,6 @@ from toolcelld.errors import Refusal, RefusalReason
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
 
-__all__ = ["RETAINED_BYTES_MAX", "Outbox", "StartEvents"]
-
 RETAINED_BYTES_MAX: Final = 1024 * 1024
 """Bytes of droppable events; outcomes and questions are kept beyond it."""
 COMPANY_SECONDS: Final = 0.02

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from toolcelld.pool.worker import Worker
     from toolcelld.services import Services
 
-__all__ = ["ProjectWatch", "ProjectWatches"]
-
 logger = logging.getLogger(__name__)
 
 UNSETTLED_NS: Final = 10_000_000

@@ -22,8 +22,6 @@ from toolcelld.sessions.project_watch import ProjectWatches
 from toolcelld.sessions.retention import TotalRetention
 from toolcelld.sessions.session import OpenRequest, Session
 
-__all__ = ["Sessions"]
-
 
 class Sessions:
     """All open sessions, and what they share besides `Services`."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolcelld.sessions.idempotency import IdempotencyCache
     from toolcelld.sessions.outbox import Outbox
 
-__all__ = ["OUTCOME_BYTES", "SMALL_BYTES", "Retention", "TotalRetention"]
-
 SMALL_BYTES: Final = 1024 * 1024
 """What each session may hold when all together hold too much, and beyond its own limit for refusals to be told."""
 OUTCOME_BYTES: Final = 4 * 1024

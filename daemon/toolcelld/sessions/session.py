@@ -50,8 +50,6 @@ from toolcelld.sessions.waiting import WaitingCalls
 if TYPE_CHECKING:
     from toolcelld.sessions.registry import Sessions
 
-__all__ = ["OpenRequest", "Session"]
-
 CALLS_MAX: Final = 512
 """Waiting and running calls of one session."""
 

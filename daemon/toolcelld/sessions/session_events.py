@@ -28,8 +28,6 @@ from toolcelld.policy.cell_spec import CellSpec
 if TYPE_CHECKING:
     from toolcelld.sessions.session import Session
 
-__all__ = ["SessionEvents"]
-
 logger = logging.getLogger(__name__)
 
 LINES_MAX: Final = 50

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolcelld.calls.call import Call
     from toolcelld.sessions.session import Session
 
-__all__ = ["WaitingCalls"]
-
 DESCRIBED_SECONDS_MAX: Final = 15.0
 """Seconds that a call waits for its tool to be described, and for a file of its name as long again as that may load."""
 

@@ -19,8 +19,6 @@ from typing import Final
 from toolcell import Aborted
 from toolcelld.sandbox.setup import ABORT_SIGNAL
 
-__all__ = ["Abortable"]
-
 HEAD: Final = struct.Struct(">QH")
 """Of a message: the number of the call, and the length of the reason that follows."""
 

@@ -32,8 +32,6 @@ from toolcelld.protocol.messages import (
     UpdateMessage,
 )
 
-__all__ = ["DaemonChannel", "UpdateSender"]
-
 TELL_INTERVAL_SECONDS: Final = 0.02
 LOG_BYTES_MAX: Final = PAYLOAD_BYTES_MAX - 2
 """Of the log records that are pending, as JSON without the brackets, so that a message is one frame."""

@@ -38,8 +38,6 @@ from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import LIFE, PROTOCOL, REPORTS, Plan, SetupFailed
 from toolcelld.worker import main
 
-__all__ = ["children", "descendants", "keep", "kill_all", "measure_usage"]
-
 EXIT_SETUP_FAILED: Final = 70  # EX_SOFTWARE of <sysexits.h>
 STOP_SIGNAL: Final = signal.SIGQUIT
 """Sent by the keeper to init, which alone can signal all of its namespace at once: init stops them. Not one of

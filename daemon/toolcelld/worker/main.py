@@ -76,8 +76,6 @@ from toolcelld.worker.template.process import FINISHED, Template
 from toolcelld.worker.template.traces import ImportTraces
 from toolcelld.worker.zygote.warm_up import sample_tool
 
-__all__ = ["main"]
-
 T = TypeVar("T")
 
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'

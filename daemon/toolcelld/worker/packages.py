@@ -21,8 +21,6 @@ from toolcelld.sandbox.policy import PythonSetup
 from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
 from toolcelld.sandbox.system_calls import denied_syscalls, seccomp, sole_exec
 
-__all__ = ["EXECUTED", "adopt", "execute", "resume"]
-
 EXECUTED: Final = "cell"
 """The word for `__main__` that says what it was executed for."""
 DIRECTORIES: Final = ("site-packages", "dist-packages")

@@ -18,8 +18,6 @@ from toolcell._context.context import ToolContext
 from toolcell._results.content import ToolResult
 from toolcell._results.errors import ToolError
 
-__all__ = ["read"]
-
 
 def read(objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
     """Yield the tools among objects that the file made itself."""

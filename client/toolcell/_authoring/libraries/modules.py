@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final, cast
 
-__all__ = ["install"]
-
 SERVER = {"FastMCP", "Context", "Image", "Audio", "ToolResult", "Depends", "CurrentContext", "tool"}
 VALUES = {"Image", "Audio", "File"}
 TOOLS = {"tool", "Tool", "FunctionTool", "ToolResult"}

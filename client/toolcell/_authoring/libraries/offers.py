@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
-__all__ = ["LOW_LEVEL", "Offer", "is_low_level", "offers"]
-
 LOW_LEVEL: Final = (
     "it makes a server of the MCP SDK's low-level class, whose tools only a client of it can see; declare them with "
     "FastMCP or @tool, or offer the file to your agent as an MCP server"

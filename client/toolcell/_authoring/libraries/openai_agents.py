@@ -12,8 +12,6 @@ from toolcell._authoring.libraries.offers import Offer, is_imported
 from toolcell._context.context import ToolContext
 from toolcell._results.content import Image
 
-__all__ = ["read"]
-
 IGNORED: Final = ("tool_input_guardrails", "tool_output_guardrails")
 """What the library's runner does around a call."""
 

@@ -12,8 +12,6 @@ from toolcell._context.context import ToolContext
 from toolcell._results.content import ToolResult
 from toolcell._results.errors import ToolError
 
-__all__ = ["read"]
-
 IGNORED: Final = ("prepare", "args_validator")
 """What an agent of the library asks before it calls a tool."""
 

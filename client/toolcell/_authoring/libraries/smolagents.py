@@ -11,8 +11,6 @@ from toolcell._authoring.libraries.offers import Offer, is_imported
 from toolcell._context.context import ToolContext
 from toolcell._results.content import Image
 
-__all__ = ["read"]
-
 TYPES: Final[Mapping[Any, Any]] = {"image": "string", "audio": "string", "any": None}
 """Types of smolagents that JSON Schema does not have; a picture or a sound is given as a path."""
 

@@ -20,8 +20,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 from toolcell import ToolContext, ToolError
 
-__all__ = ["Repository", "opened", "without_credentials"]
-
 KEPT: Final = frozenset(
     {
         "core.repositoryformatversion",

@@ -19,8 +19,6 @@ from pathlib import Path
 
 from toolcell import ToolError
 
-__all__ = ["FILE_BYTES_MAX", "changed", "created", "named", "names", "read", "slug", "written"]
-
 FILE_BYTES_MAX = 1024 * 1024
 SLUG_CHARACTERS_MAX = 50
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,63}")

@@ -8,8 +8,6 @@ from typing import Any, ParamSpec
 
 from toolcell import ToolError, ToolResult
 
-__all__ = ["TEXT_BYTES_MAX", "failure", "squad_results", "success"]
-
 TEXT_BYTES_MAX = 10 * 1024
 """Of the text for the model."""
 

@@ -6,20 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, cast
 
-__all__ = [
-    "Reader",
-    "anything",
-    "flag",
-    "mapping",
-    "number",
-    "one_of",
-    "seconds",
-    "some_of",
-    "text",
-    "texts",
-    "trace",
-]
-
 NAMES_MAX: Final = 256
 NAME_CHARACTERS_MAX: Final = 200
 NUMBER_MAX: Final = 2**53 - 1

@@ -13,20 +13,6 @@ from toolcell.client import Event, Outcome, Problem, ToolInfo, Update
 
 from .requests import RequestFault
 
-__all__ = [
-    "PROTOCOL",
-    "asked",
-    "closed",
-    "encode",
-    "ended",
-    "failed",
-    "happened",
-    "hello",
-    "opened",
-    "requested",
-    "tools",
-]
-
 PROTOCOL: Final = 1
 """The version; fields and types are added without another one, so a host ignores what it does not know."""
 

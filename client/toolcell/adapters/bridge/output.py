@@ -16,8 +16,6 @@ from toolcell.adapters.pipes import Pipes
 
 from .messages import encode
 
-__all__ = ["HostLines"]
-
 UNREAD_BYTES_MAX: Final = 1024 * 1024
 """Of what is written while nothing is read of the host any more; some thousands of answers."""
 LAST_WORDS_SECONDS: Final = 1.0

@@ -29,22 +29,6 @@ from .fields import (
     trace,
 )
 
-__all__ = [
-    "EVENTS",
-    "REQUESTS",
-    "AbortCall",
-    "Answer",
-    "CallTool",
-    "Close",
-    "HostRequest",
-    "Open",
-    "Reload",
-    "Reply",
-    "RequestFault",
-    "Tell",
-    "read",
-]
-
 ID_CHARACTERS_MAX: Final = 200
 TEXT_CHARACTERS_MAX: Final = 1000
 PATH_CHARACTERS_MAX: Final = 4096  # PATH_MAX of Linux

@@ -17,8 +17,6 @@ from .output import HostLines
 from .requests import Close, HostRequest, Open, RequestFault
 from .session import CALLS_MAX, BridgeSession
 
-__all__ = ["SESSIONS_MAX", "Bridge"]
-
 SESSIONS_MAX: Final = 64
 """An agent has one for each directory that it works in."""
 TURN_LINES_MAX: Final = 64

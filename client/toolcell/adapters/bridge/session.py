@@ -41,8 +41,6 @@ from . import messages
 from .output import HostLines
 from .requests import AbortCall, Answer, CallTool, Open, Reload, Reply, RequestFault, Tell
 
-__all__ = ["CALLS_MAX", "BridgeSession"]
-
 CALLS_MAX: Final = 256
 """Calls and reloads of a session under way; the daemon queues fewer calls of one session."""
 USED_IDS_MAX: Final = 20_000

@@ -29,8 +29,6 @@ from .convert import OUTPUT_BYTES, result_of, tool_of
 from .program import ConnectedPrograms, ProgramConnection
 from .sub_sessions import ClaudeSubSessions
 
-__all__ = ["SERVER", "ClaudeAdapter"]
-
 SERVER = "toolcell"
 """The name of the server; the model knows a tool as mcp__toolcell__NAME."""
 USE_ID = "claudecode/toolUseId"

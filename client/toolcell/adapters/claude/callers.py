@@ -13,8 +13,6 @@ from claude_agent_sdk import AssistantMessage, Message, ToolUseBlock
 
 from toolcell.adapters.base import Origin
 
-__all__ = ["MAIN", "MESSAGE_SECONDS_MAX", "Callers"]
-
 T = TypeVar("T")
 
 MAIN = "main"

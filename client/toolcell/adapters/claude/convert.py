@@ -17,8 +17,6 @@ from mcp import types
 from toolcell.client import FileData, ImageData, Outcome, ResourceLink, Text, ToolInfo
 from toolcell.client.outcome import ending_of, failure_text, notes_text
 
-__all__ = ["ERROR_CHARACTERS_MAX", "OUTPUT_BYTES", "result_of", "tool_of"]
-
 ERROR_CHARACTERS_MAX = 10_000
 """Of a result with the flag of an error; Claude Code cuts what is longer."""
 CUT_CHARACTERS = 50_000

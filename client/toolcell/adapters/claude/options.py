@@ -16,8 +16,6 @@ from toolcell.client import Answer, Ask, Event, Question, Session
 
 from .adapter import SERVER, ClaudeAdapter
 
-__all__ = ["options"]
-
 BUFFER_BYTES = 64 * 1024 * 1024
 """For one message of the agent. The SDK's own megabyte ends the session at the first larger picture, which comes back
 twice in one message; the daemon lets up to 16 MiB of a result through."""

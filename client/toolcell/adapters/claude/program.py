@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 
 from toolcell.adapters.pinned import PinnedDefinitions
 
-__all__ = ["ConnectedPrograms", "ProgramConnection"]
-
 MARK = b"CLAUDE_AGENT_SDK_VERSION="
 """The SDK puts it into the environment of each program that it starts."""
 

@@ -19,8 +19,6 @@ from toolcell.adapters.sub_sessions import SubSession, SubSessions
 
 from .callers import MAIN
 
-__all__ = ["ClaudeSubSessions"]
-
 INTERRUPT_SECONDS_MAX = 2.0
 """For an agent to heed an interrupt, which takes it some milliseconds; then its process is ended all the same."""
 SUB_SESSIONS_MAX = 1000

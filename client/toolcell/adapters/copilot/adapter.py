@@ -57,8 +57,6 @@ from .convert import line_of, result_of, tool_of
 from .session import Asked, CopilotConversation, Decide, SessionSettings, origin_of
 from .sub_sessions import CopilotSubSessions, ServiceCaller
 
-__all__ = ["CopilotAdapter"]
-
 logger = logging.getLogger(__name__)
 
 CUT_BYTES = 20 * 1024

@@ -21,8 +21,6 @@ from copilot.tools import Tool, ToolBinaryResult, ToolHandler, ToolResult, ToolR
 from toolcell import Denied
 from toolcell.client import Answer, Ask, ImageData, Kind, Outcome, Progress, Question, ToolInfo, Update
 
-__all__ = ["answer_of", "input_of", "line_of", "question_of", "result_of", "tool_of", "value_of"]
-
 YES_NO = ["yes", "no"]
 LINE_CHARACTERS_MAX = 200
 """Of a partial result in the timeline."""

@@ -46,8 +46,6 @@ from toolcell.client import Answer, Ask, Kind, Outcome, Question
 
 from .convert import answer_of, input_of, question_of, result_of, value_of
 
-__all__ = ["MAIN", "Asked", "CopilotConversation", "Decide", "SessionSettings", "origin_of"]
-
 MAIN = "main"
 ABORT_SECONDS_MAX = 5.0
 """For Copilot to accept an abort, which takes it a millisecond."""

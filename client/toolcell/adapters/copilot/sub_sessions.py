@@ -19,8 +19,6 @@ from toolcell.adapters.sub_sessions import SubSession, SubSessions
 
 from .session import MAIN, CopilotConversation, SessionSettings
 
-__all__ = ["CopilotSubSessions", "ServiceCaller"]
-
 SESSIONS_MAX = 64
 """That can be talked with; each is some megabytes of the program's. The oldest idle one goes for the next."""
 TURN_SECONDS_MAX = 3600.0

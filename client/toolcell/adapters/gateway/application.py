@@ -37,8 +37,6 @@ from .models import (
 )
 from .sessions import SESSIONS_MAX, GatewaySession, GatewaySessions, NoSession, RunningCall, TooMany
 
-__all__ = ["ROOT", "application"]
-
 ROOT = "/api/"
 EVENTS = "text/event-stream"
 DESCRIBE_SECONDS = 10.0  # for files that are still being loaded when the tools are listed

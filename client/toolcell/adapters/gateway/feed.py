@@ -16,8 +16,6 @@ from typing import Any, Literal, TypeAlias
 
 from toolcell.client import Event, Kind, Outcome, Update
 
-__all__ = ["Feed", "FeedEvent", "Name", "Reader", "as_sse", "message_of", "name_of"]
-
 UNREAD_MAX = 1024
 """Events that wait for a reader."""
 UNREAD_BYTES_MAX = 256 * 1024 * 1024

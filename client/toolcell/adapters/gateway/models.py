@@ -13,21 +13,6 @@ from pydantic.alias_generators import to_camel
 
 from toolcell.client import Catalog, Problem, ToolInfo
 
-__all__ = [
-    "CallInfo",
-    "CallRequest",
-    "Counts",
-    "Fault",
-    "FaultBody",
-    "OutcomeBody",
-    "Reloaded",
-    "SessionInfo",
-    "SessionRequest",
-    "Tool",
-    "ToolError",
-    "Tools",
-]
-
 PATTERNS_MAX = 256
 TIMEOUT_SECONDS_MAX = 1e9
 

@@ -21,8 +21,6 @@ from toolcell.client import Call, Catalog, Outcome, Refused, Session, Unavailabl
 
 from .feed import Feed, FeedEvent, message_of, name_of
 
-__all__ = ["GatewaySession", "GatewaySessions", "NoSession", "RunningCall", "TooMany"]
-
 AGENT = "http"
 SESSIONS_MAX = 64
 IDLE_SECONDS = 1800.0

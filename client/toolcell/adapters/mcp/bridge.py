@@ -21,8 +21,6 @@ from .host.link import HostLink, Start
 from .host.session import HostSession
 from .resources import templates
 
-__all__ = ["Handlers", "McpBridge", "host_server", "server"]
-
 
 class McpBridge:
     """One host on one side, one session on the other. Run it once."""

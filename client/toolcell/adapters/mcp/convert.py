@@ -35,11 +35,6 @@ from toolcell.client import (
 )
 from toolcell.client.outcome import failure_text, notes_text
 
-__all__ = [
-    "CAPABILITIES", "RESULTS", "answer_of", "failure", "form_of", "line_of", "question_of", "requests_of", "result_of",
-    "text_block", "value_of",
-]  # fmt: skip
-
 ANSWER = "allow"
 METADATA_KEY = "toolcell/metadata"
 """In the `_meta` of a result: what the tool has set with `context.metadata`, for programs; no host shows it."""

@@ -45,8 +45,6 @@ from toolcell.adapters.mcp.host.context import Context, HostContext, can_elicit,
 from toolcell.adapters.mcp.host.link import HostLink, Start
 from toolcell.adapters.mcp.host.session import HostSession
 
-__all__ = ["PATH", "HttpSessions"]
-
 PATH = "/mcp"
 
 SESSIONS_MAX = 64  # of either kind; a person has a handful of hosts

@@ -46,8 +46,6 @@ from .stdio.conversation import Conversation, Era, Exchange, PeerError, Settled,
 from .stdio.requests import JsonRpcRequest
 from .tool_call import HEARTBEAT_SECONDS, ToolCall
 
-__all__ = ["Kernel", "refusal_of"]
-
 WRONG_ERA = (
     "this connection serves the handshake protocol era; "
     "requests carrying the 2026-07-28 envelope are not accepted on it"

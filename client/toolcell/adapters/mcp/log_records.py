@@ -15,8 +15,6 @@ from toolcell.client import Log
 
 from .stdio import wire
 
-__all__ = ["DEFAULT_LEVEL", "LogRecords", "is_wanted", "level_of"]
-
 DEFAULT_LEVEL: Final[types.LoggingLevel] = "info"
 """What a host gets that shook hands and has set no level."""
 RECORDS_MAX: Final = 256

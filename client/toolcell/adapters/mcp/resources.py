@@ -15,8 +15,6 @@ from mcp import MCPError, types
 from toolcell.adapters import read_output
 from toolcell.client import Output, Refused, Session, Unavailable
 
-__all__ = ["READ_BYTES_MAX", "KeptOutputs", "read", "templates"]
-
 URI = "toolcell://output/"
 TEMPLATE = f"{URI}{{output_id}}{{?start,length}}"
 OUTPUTS_MAX = 100

@@ -58,8 +58,6 @@ from .convert import (
 from .host.context import Context, client_name, lacks
 from .log_records import LogRecords
 
-__all__ = ["HEARTBEAT_SECONDS", "ToolCall"]
-
 STEP = 1e-6  # small against one file of many, and not lost in a sum of millions
 HEARTBEAT_SECONDS = 15.0  # hosts give up after 60 s of silence, and are to hear of us every 20 s
 RUNNING = "running"

@@ -13,8 +13,6 @@ from urllib.parse import quote
 
 import httpx2
 
-__all__ = ["OpenCodeApi", "OpenCodeError"]
-
 # The first one of a directory opens it, plugins and all; MCP servers have 60 s to start
 REQUEST_SECONDS = 90.0
 CONNECT_SECONDS = 5.0

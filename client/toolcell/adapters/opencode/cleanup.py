@@ -16,8 +16,6 @@ import urllib.request
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
-__all__ = ["guarded"]
-
 REQUEST_SECONDS = 30.0
 END_SECONDS = 10.0
 DONE = b"done\n"

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["plugin_entry", "plugin_path"]
-
 PLUGIN = Path(__file__).parent / "plugin" / "index.js"
 
 

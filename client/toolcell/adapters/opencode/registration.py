@@ -20,8 +20,6 @@ from toolcell.client import connect
 from .api import OpenCodeApi, OpenCodeError
 from .cleanup import guarded
 
-__all__ = ["Registration", "register"]
-
 TIMEOUT_MS = 60_000  # of silence; the bridge gives a sign of life every 15 s
 
 # OpenCode gives its whole environment to its children. These it has for itself: the key to its door, and a

@@ -11,8 +11,6 @@ from toolcell.cli._command_line import completion as completing
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.options import Ending, command
 
-__all__ = ["call", "dev", "entries", "rows", "run_tests", "seconds"]
-
 ENTRIES_MAX: Final = 10_000
 ROWS_MAX: Final = 1000
 

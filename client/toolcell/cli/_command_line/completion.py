@@ -17,18 +17,6 @@ import typer
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
-__all__ = [
-    "calls",
-    "hosts",
-    "kinds",
-    "prepare",
-    "print_script",
-    "sessions",
-    "shells",
-    "tools",
-    "tools_and_calls",
-]
-
 SHELLS: Final = ("bash", "zsh", "fish")
 NO_SPACE: Final = "[[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null"
 """After `name=` comes its value; outside of a completion, as in a test, there is nothing to set."""

@@ -12,8 +12,6 @@ from typer.core import TyperCommand, TyperGroup
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.prose import GAP, wrapped
 
-__all__ = ["COMMON_OPTIONS", "EXAMPLES", "GROUPS", "USAGE_ERROR", "Command", "Commands", "summary"]
-
 USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]
 """What typer raises for a wrong command line; it has no public name, and its place differs between versions."""
 

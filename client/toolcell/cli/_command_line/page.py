@@ -15,8 +15,6 @@ from typer.main import get_command
 from toolcell._file_kinds import KINDS, PLUGIN
 from toolcell.cli._command_line.help import COMMON_OPTIONS, EXAMPLES, EXIT_CODES, GROUPS, summary
 
-__all__ = ["ENVIRONMENT", "page"]
-
 DAEMONS: Final = (
     "`toolcell call` starts your daemon if none runs; "
     "the other commands that need none use a private one, which ends with them."

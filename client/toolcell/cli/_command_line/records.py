@@ -9,8 +9,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from toolcell_proto.v1 import operator_pb2 as op
 
-__all__ = ["calls_request", "events_request"]
-
 
 def calls_request(
     *, session: str, since: float | None, until: float | None, **filters: Any

@@ -13,8 +13,6 @@ from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import Ending, HttpOptions, command
 
-__all__ = ["config_app", "mcp_app", "opencode_app", "service_app"]
-
 mcp_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False)
 
 

@@ -14,8 +14,6 @@ from toolcell.cli._command_line.help import USAGE_ERROR
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import report
 
-__all__ = ["run"]
-
 
 def run(app: typer.Typer) -> int:
     """Run the command line of this process; return its exit code."""

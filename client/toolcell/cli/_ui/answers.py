@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     CallInfo: TypeAlias = pb.CallInfo | Record
 
-__all__ = ["outcome_of", "print_calls", "print_ended", "print_status", "print_story", "print_workers"]
-
 
 def outcome_of(call: CallInfo) -> Outcome | None:
     """How a call ended, which is also an Outcome where it was refused; None while it runs."""

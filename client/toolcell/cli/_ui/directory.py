@@ -8,8 +8,6 @@ from toolcell._printable import printable
 
 from .exit_codes import Exit, Failure
 
-__all__ = ["no_text", "unusable"]
-
 
 def unusable(directory: str | None = None) -> Failure | None:
     """Return what is wrong with a directory: it was removed, or its path is no text; None if nothing is.

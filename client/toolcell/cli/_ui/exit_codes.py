@@ -8,8 +8,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["KIND_EXITS", "Exit", "Failure"]
-
 
 class Exit(IntEnum):
     """Every code that the command exits with; a promise to scripts."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from toolcell.client._grpc.wire import Record
 
-__all__ = ["ago", "clean", "shown_path", "time_of", "until"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

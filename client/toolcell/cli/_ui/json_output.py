@@ -19,8 +19,6 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .format import time_of
 
-__all__ = ["output_record", "problem", "record", "tool"]
-
 # Empty is what they say; of any other string it is "there is none"
 TEXTS: Final = frozenset({"text", "message"})
 NUMBERS_FROM_ONE: Final = frozenset({"pid", "keeper_pid", "line"})  # 0 is "there is none"

@@ -28,8 +28,6 @@ from .exit_codes import Exit, Failure
 from .prose import RED, fitted, prose, styled
 from .streams import leave_output, write_own
 
-__all__ = ["Ending", "HttpOptions", "command", "everywhere", "report"]
-
 Directory: TypeAlias = Annotated[
     str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")
 ]

@@ -13,8 +13,6 @@ from toolcell.client.outcome import Kind, Outcome, Output, Text, ending_of
 
 from .format import clean, until
 
-__all__ = ["message", "remarks", "result"]
-
 DENIED = "Denied: "  # how `context.ask` begins what a model reads; here the kind says it
 HANDLE_CHARACTERS_SHOWN = 10  # "o-" and 40 of its 128 bits: a beginning is enough and unambiguous
 

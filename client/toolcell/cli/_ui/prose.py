@@ -9,20 +9,6 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final, TextIO
 
-__all__ = [
-    "GAP",
-    "LEAST",
-    "RED",
-    "columns_of",
-    "filled",
-    "fitted",
-    "print_prose",
-    "prose",
-    "styled",
-    "width_of",
-    "wrapped",
-]
-
 COLUMNS_DEFAULT: Final = 80
 GAP: Final = 2
 LEAST: Final = 8

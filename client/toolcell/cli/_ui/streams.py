@@ -23,17 +23,6 @@ else:
         return value
 
 
-__all__ = [
-    "EscapingStream",
-    "escape_standard_streams",
-    "leave_output",
-    "open_standard_streams",
-    "print_json",
-    "why_output_fails",
-    "write_data",
-    "write_own",
-]
-
 # What a tool returns may have half a surrogate pair; what a locale cannot encode is shown escaped as well.
 ERRORS: Final = "backslashreplace"
 

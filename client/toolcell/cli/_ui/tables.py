@@ -17,8 +17,6 @@ from .format import clean
 from .prose import GAP, LEAST, RED, columns_of, print_prose, styled, width_of, wrapped
 from .streams import write_own
 
-__all__ = ["BELOW", "print_facts", "print_table"]
-
 BELOW: Final = "    "
 """Before a value that stands below a long name."""
 WORD: Final = 16

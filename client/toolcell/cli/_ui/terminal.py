@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator
 
-__all__ = ["LOADING", "Terminal", "Waiting"]
-
 REDRAW_SECONDS: Final = 0.05  # a tool may report thousands of steps a second; an eye sees twenty
 LOADING: Final = "loading tools"
 BAR_CELLS: Final = 20

@@ -11,8 +11,6 @@ from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.directory import unusable
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
-__all__ = ["bridge"]
-
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 

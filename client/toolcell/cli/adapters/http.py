@@ -9,8 +9,6 @@ from toolcell.cli._ui.directory import unusable
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import HttpOptions
 
-__all__ = ["http"]
-
 
 async def http(context: CommandContext, options: HttpOptions) -> Exit:
     """Serve until SIGINT or SIGTERM; then the running calls are aborted."""

@@ -20,8 +20,6 @@ from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import HttpOptions
 from toolcell.cli._ui.prose import print_prose, prose
 
-__all__ = ["serve"]
-
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -16,8 +16,6 @@ from toolcell.cli._ui.options import HttpOptions
 if TYPE_CHECKING:
     from toolcell.adapters.mcp.stdio.server import Make
 
-__all__ = ["mcp", "mcp_over_http"]
-
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -19,8 +19,6 @@ from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli.adapters.mcp_install.replace import Unchanged, change, opened
 
-__all__ = ["install", "path"]
-
 NAME = "toolcell.js"
 MARK = "// Toolcell's tools in OpenCode: written by `toolcell opencode install`, which has --remove."
 LOADER = """\

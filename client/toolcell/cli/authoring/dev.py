@@ -33,8 +33,6 @@ from toolcell.client._transport.operator import operate
 from toolcell.client.catalog import ToolInfo
 from toolcell_proto.v1 import operator_pb2 as op
 
-__all__ = ["Changes", "DevOptions", "Snapshot", "changes", "dev"]
-
 STALE: Final = "stale"
 """The reason of a problem of a file that cannot be loaded any more, and whose tools are still offered as they were."""
 

@@ -20,8 +20,6 @@ from toolcell.cli._ui.prose import print_prose
 from toolcell.cli.adapters.mcp_install.replace import Unchanged, opened
 from toolcell.cli.authoring import plugin
 
-__all__ = ["KINDS", "new"]
-
 FIRST_TOOL = "hello"
 PYTHON = '''\
 from toolcell import tool

@@ -6,8 +6,6 @@ import json
 import os
 from importlib import resources
 
-__all__ = ["ARGUMENTS", "DIRECTORY", "FIRST", "SCHEMA", "example", "schema"]
-
 DIRECTORY = os.path.join(".toolcell", "plugins")
 SCHEMA = "_schema.json"  # files with an underscore in front are no plugin files
 FIRST = "find"

@@ -14,8 +14,6 @@ from toolcell.cli._ui.streams import print_json
 from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2 as op
 
-__all__ = ["prepare"]
-
 ENDINGS = {"failed": Exit.FAILED, "refused": Exit.REFUSED}
 
 

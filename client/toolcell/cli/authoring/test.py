@@ -27,8 +27,6 @@ from toolcell.cli.calls.call import asking, file_of, interrupts, services, shown
 from toolcell.client import Catalog, Kind, Outcome, Session, connect
 from toolcell.client._launch.daemon import Daemon
 
-__all__ = ["test"]
-
 COUNTS: Final = ("passed", "failed", "skipped")
 
 

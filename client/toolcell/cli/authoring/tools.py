@@ -27,8 +27,6 @@ from toolcell.client.catalog import NOTES
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["check", "tools"]
-
 DESCRIPTION_BYTES_SHOWN = 2048
 """Of a tool's description, by Claude Code 2; the other agents show all of it."""
 

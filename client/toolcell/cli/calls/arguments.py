@@ -21,8 +21,6 @@ else:
         return value
 
 
-__all__ = ["ParsedArguments", "fit", "read"]
-
 ARGUMENTS_BYTES_MAX = 16 * 1024 * 1024  # what a call may carry; a longer file needs not be read
 REFERENCES_MAX = 16  # `$ref` to a `$ref`; one that leads to itself ends here
 

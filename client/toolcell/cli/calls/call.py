@@ -56,19 +56,6 @@ from toolcell.client.forms import QUESTION
 from toolcell.client.notes import NOTIFY
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = [
-    "CallOptions",
-    "asking",
-    "call",
-    "file_of",
-    "interrupts",
-    "services",
-    "shown",
-    "started",
-    "tool_of",
-    "wait_for_catalog",
-]
-
 LINGER_SECONDS = 0.0  # the call ends with this process
 LISTED_SECONDS_MAX = 2.0  # for a tool that is being loaded; the daemon waits longer
 ABORT = "agent.abort"

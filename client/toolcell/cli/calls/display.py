@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolcell.client._grpc.wire import Record
     from toolcell.client.outcome import Outcome
 
-__all__ = ["ALLOWS", "ANSWERS", "permission_text", "show_log", "show_note", "tell", "value_of", "value_text"]
-
 PATTERNS_SHOWN_MAX: Final = 8
 ANSWERS: Final[Mapping[str, bool | Literal["always"]]] = {
     "y": True,

@@ -17,8 +17,6 @@ from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import Terminal
 from toolcell_proto.v1 import operator_pb2 as op
 
-__all__ = ["DECISIONS", "events"]
-
 DECISIONS: Final = "decision."
 """What the types of decisions begin with."""
 

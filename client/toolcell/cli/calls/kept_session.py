@@ -18,8 +18,6 @@ from typing import Final
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.client._grpc.access import check_directory
 
-__all__ = ["KEPT_SECONDS", "KeptSession", "check_name", "keep"]
-
 KEPT_SECONDS: Final = 1800.0
 """A session holds processes; a pause in trying a tool is shorter than this."""
 DIRECTORY: Final = "sessions"

@@ -21,8 +21,6 @@ from toolcell.cli._ui.tables import print_facts, print_table
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["calls", "ps", "sessions"]
-
 
 async def calls(
     context: CommandContext,

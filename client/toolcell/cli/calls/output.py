@@ -22,8 +22,6 @@ from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["logs", "output"]
-
 TRACEBACK = "Traceback (most recent call last):"
 TRIPLE_BYTES = 3  # what base64 turns into whole characters
 

@@ -22,8 +22,6 @@ from toolcell.cli._ui.prose import GAP, columns_of, print_prose, wrapped
 from toolcell.cli._ui.tables import BELOW
 from toolcell.client import Unavailable
 
-__all__ = ["check", "set_key", "show"]
-
 SECONDS_MAX = 60
 PATTERN = "*?["
 VALUE_COLUMNS_MAX = 60

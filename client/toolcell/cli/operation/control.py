@@ -17,10 +17,6 @@ from toolcell.client import Refused
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = [
-    "abort", "disable", "drain", "enable", "log_level", "quarantine", "release", "reload", "restart"
-]  # fmt: skip
-
 
 async def abort(
     context: CommandContext,

@@ -10,8 +10,6 @@ from toolcell._version import VERSION
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit
 
-__all__ = ["serve", "version"]
-
 
 def serve(
     context: CommandContext,

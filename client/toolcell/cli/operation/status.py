@@ -30,8 +30,6 @@ from toolcell.client._transport.operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["status", "stop"]
-
 CALLS_SHOWN_MAX: Final = 8
 
 

@@ -19,8 +19,6 @@ from toolcell.cli._ui.terminal import LOADING, Terminal
 from toolcell.client._transport.operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2 as op
 
-__all__ = ["doctor", "explain", "trust", "trusted"]
-
 EVERYTHING = "*"
 
 

@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from toolcell.client.errors import Unavailable
 
-__all__ = ["HEALTH", "SILENT_SECONDS", "START_IT", "WELCOME_SECONDS", "check_directory", "read_token"]
-
 TOKEN_BYTES_MAX = 4096  # a token is 43 characters; a file that is longer is something else
 HEALTH = "/grpc.health.v1.Health/Check"
 """What a daemon that runs answers at once, whatever it is asked."""

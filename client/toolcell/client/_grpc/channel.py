@@ -14,8 +14,6 @@ from .http2 import Status
 from .methods import Method, RequestT, ResponseT
 from .rpc import RpcLink, open_link
 
-__all__ = ["Channel", "dial"]
-
 QUEUED_MAX = 64  # responses that wait to be taken; more of them wait in the daemon
 OVERTIME_SECONDS = 1.0
 """For the daemon, which knows the deadline, to say that it has passed; a daemon that hangs says nothing."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Event: TypeAlias = "Message | End"
 
-__all__ = ["End", "Http2Connection", "Message", "Status"]
-
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, _, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACKNOWLEDGED, END_HEADERS, PADDED, HAS_PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20

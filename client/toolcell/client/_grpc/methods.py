@@ -10,8 +10,6 @@ from google.protobuf.message import Message
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["Method", "OperatorMethods", "ToolCellMethods"]
-
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
 

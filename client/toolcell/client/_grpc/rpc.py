@@ -12,8 +12,6 @@ from typing import cast
 
 from .http2 import CANCELLED, Http2Connection, Message, Status
 
-__all__ = ["Rpc", "RpcLink", "open_link"]
-
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 """What may wait for a daemon that does not read: more than the windows of any RPC. Beyond it the connection is dropped, as
 answers to PING would grow without an end."""

@@ -18,31 +18,6 @@ if TYPE_CHECKING:
     Type: TypeAlias = "str | Table"
     Table: TypeAlias = Mapping[int, tuple[str, Type]]
 
-__all__ = [
-    "ANY",
-    "ATTACH_REQUEST",
-    "ATTACH_RESPONSE",
-    "BAD_REQUEST",
-    "ERROR_INFO",
-    "GET_CALL_REQUEST",
-    "GET_CALL_RESPONSE",
-    "GET_STATUS_RESPONSE",
-    "LIST_CALLS_RESPONSE",
-    "LIST_SESSIONS_RESPONSE",
-    "LIST_TOOLS_REQUEST",
-    "LIST_TOOLS_RESPONSE",
-    "LIST_WORKERS_RESPONSE",
-    "OUTCOME",
-    "PROTOCOL",
-    "QUOTA_FAILURE",
-    "RETRY_INFO",
-    "STATUS",
-    "Malformed",
-    "Record",
-    "decode",
-    "encode",
-]
-
 PROTOCOL = 1
 """The version of the contract that the client speaks."""
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5

@@ -26,8 +26,6 @@ from toolcell.client.errors import Unavailable
 from . import service
 from .process import DaemonProcess
 
-__all__ = ["Daemon", "Private", "Running", "find"]
-
 START_SECONDS = 20.0  # a cold disk and a busy machine; a warm start takes half a second
 ANSWER_EVERY_SECONDS = 0.02  # a socket has no event for "is listening now"
 IDLE_EXIT_SECONDS = 600

@@ -20,8 +20,6 @@ from typing import IO
 
 from toolcell.client.errors import Unavailable
 
-__all__ = ["DaemonProcess"]
-
 END_SECONDS = 15.0  # the ladder of an abort for what still runs, and some
 LOG_BYTES_MAX = 1024 * 1024  # then the log begins anew
 TAIL_BYTES = 4096

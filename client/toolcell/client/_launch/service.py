@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from toolcell.client.errors import Unavailable
 
-__all__ = ["UNIT", "Answer", "start", "systemctl"]
-
 UNIT: Final = "toolcelld.service"
 SECONDS_MAX: Final = 40.0
 """A stop takes the daemon's drain, and the unit's TimeoutStopSec at most."""

@@ -36,8 +36,6 @@ from .outcomes import lost, refused, silent
 from .receive_buffer import ReceiveBuffer
 from .stream import Stream
 
-__all__ = ["Connection", "OnCatalog"]
-
 RETRY_FIRST_SECONDS = 0.02
 RETRY_MAX_SECONDS = 1.0
 CLOSE_SECONDS = 60.0  # the daemon's own ladder is shorter; this is for one that hangs

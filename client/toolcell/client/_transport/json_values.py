@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["DECODER", "encode_arguments", "read_json"]
-
 DECODER = json.JSONDecoder()  # `json.loads` would guess the encoding of each body
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 

@@ -18,8 +18,6 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 from . import outcomes
 from .json_values import read_json
 
-__all__ = ["read_catalog", "read_event", "read_outcome"]
-
 
 def read_outcome(message: pb.Outcome, body: bytes) -> Outcome:
     """How a call ended; `body` is the message's own with all its chunks."""

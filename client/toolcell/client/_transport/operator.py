@@ -13,8 +13,6 @@ from toolcell.client._grpc.channel import Channel, dial
 from toolcell.client._grpc.methods import Method, OperatorMethods, RequestT, ResponseT, ToolCellMethods
 from toolcell.client._launch.daemon import Daemon, find
 
-__all__ = ["Operator", "operate"]
-
 ANSWER_SECONDS = 30.0  # a scan of a large directory takes longest
 
 

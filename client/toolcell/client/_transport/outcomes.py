@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from toolcell.client.errors import Refusal
     from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["KINDS", "STOPPED", "lost", "read_body", "read_facts", "read_outcome", "refused", "silent"]
-
 KINDS: Mapping[int, Kind] = {
     1: Kind.ok,
     2: Kind.tool_error,

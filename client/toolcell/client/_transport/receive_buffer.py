@@ -13,8 +13,6 @@ from typing import TypeAlias
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["ReceiveBuffer"]
-
 # The contract's 16 MiB of result, and as much again for JSON around it. What is longer is no longer JSON here,
 # and its call ends with `unreadable_result`.
 BODY_BYTES_MAX = 32 * 1024 * 1024

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["SendQueue"]
-
 SOURCES_MAX = 4  # half of the calls whose arguments a daemon takes at once
 
 

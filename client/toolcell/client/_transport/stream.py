@@ -22,8 +22,6 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 from .receive_buffer import ReceiveBuffer
 from .send_queue import SendQueue
 
-__all__ = ["Stream"]
-
 ACKNOWLEDGE_AFTER_SECONDS = 0.5  # how long the daemon keeps the last outcome for nothing
 ACKNOWLEDGE_AFTER_BYTES = 256 * 1024  # a quarter of what the daemon retains
 BEGINNINGS = frozenset(("accepted", "started"))  # some bytes each, and an outcome follows

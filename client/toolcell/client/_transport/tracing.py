@@ -20,8 +20,6 @@ from toolcell.client.outcome import Kind, Outcome
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-__all__ = ["CallSpan", "begin"]
-
 
 def begin(tool: str, call_id: str) -> CallSpan | None:
     """The span of a call that starts now, below the current span; None without tracing."""

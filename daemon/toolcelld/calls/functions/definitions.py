@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from toolcelld.policy.ruleset import Ruleset
     from toolcelld.pool.pool import Pool
 
-__all__ = ["Definitions"]
-
 KEPT_MAX: Final = 10_000
 """Twice the tools of the largest directory."""
 PLACES: Final = 4

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from toolcelld.pool.fair_queue import Places
     from toolcelld.pool.pool import Pool
 
-__all__ = ["BoundHook", "FunctionListener", "HookFailed", "HookRefused", "run_export", "run_hook", "run_in"]
-
 RESULT_BYTES_MAX: Final = 4 * 2**20
 """Of what a hook returns; the most text that a model reads of one call is half of it twice, as text and as details."""
 QUEUE_SECONDS_MAX: Final = 30.0

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from toolcelld.calls.call import Call
     from toolcelld.calls.request import Plan
 
-__all__ = ["after", "before"]
-
 REWRITTEN: Final = frozenset({"text", "content", "details", "metadata", "message", "status"})
 """What `after` may return of an outcome."""
 SAID_BY_TOOL: Final = frozenset({Kind.OK, Kind.TOOL_ERROR, Kind.INVALID_ARGUMENTS, Kind.DENIED})

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from toolcelld.calls.outcomes.outcome import Outcome
 
-__all__ = ["SHOWN_BYTES_MAX", "CallHistory", "CallSummary"]
-
 CALLS_MAX: Final = 1000
 BYTES_MAX: Final = 4 * 1024 * 1024
 """A summary takes two to four KiB, and up to 50 KiB with a long message and much metadata."""

@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Moved"]
-
 
 class Moved(NamedTuple):
     """A place that was moved aside, or was to be."""

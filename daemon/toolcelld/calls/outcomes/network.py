@@ -13,8 +13,6 @@ from toolcelld.network.attempts import Attempt
 from toolcelld.network.refusals import Refused
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["explained"]
-
 _PLACE: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,253}))(?::([0-9]{1,5}))?")
 
 

@@ -26,8 +26,6 @@ from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import KeptOutput
 from toolcelld.sandbox.policy import OPEN, SandboxPolicy
 
-__all__ = ["QUESTION_CAUSE", "WELL", "Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "not_allowed", "not_started", "stopped_waiting"]  # fmt: skip
-
 
 class Kind(StrEnum):
     """The kinds of the contract, in lower case."""

@@ -14,8 +14,6 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-__all__ = ["MASK", "shown_arguments", "shown_result"]
-
 MASK: Final = "********"
 """In place of a text; of no length that tells something."""
 UNREADABLE: Final = "(cannot be shown)"

@@ -13,9 +13,6 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
-__all__ = ["BrokenFile", "Described", "Description", "Rejected"]
-
-
 HELPERS_MAX = 1000  # the worker sends no more
 Line: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 

@@ -21,8 +21,6 @@ from toolcelld.catalog.describing.description import Description
 from toolcelld.catalog.describing.turns import Turns
 from toolcelld.catalog.discovery.sources import ToolFile
 
-__all__ = ["Cache", "Describe", "DescriptionCache"]
-
 ENDLESS_MAX: Final = 256
 """Files that are remembered not to end loading; the oldest is forgotten."""
 

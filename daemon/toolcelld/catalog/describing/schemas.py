@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 from typing import Final, cast
 
-__all__ = ["SCHEMA_BYTES_MAX", "check_schemas"]
-
 SCHEMA_BYTES_MAX: Final = 48 * 1024
 """Of both together: with the description and a path, less than a gRPC message of 64 KiB."""
 LEADING: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "$schema"})

@@ -13,8 +13,6 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-__all__ = ["SLOW_MAX", "SLOW_SECONDS", "Turns"]
-
 T = TypeVar("T")
 
 SLOW_SECONDS: Final = 0.5

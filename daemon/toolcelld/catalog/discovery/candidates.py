@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from toolcell._file_kinds import FileKind
 
-__all__ = ["Candidate", "candidate_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

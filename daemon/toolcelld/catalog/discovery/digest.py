@@ -25,8 +25,6 @@ from toolcell._version import VERSION
 from toolcelld.files.paths import open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
-__all__ = ["Digest", "digest_below", "listed"]
-
 ENTRIES_MAX = 20_000  # below one directory: about 0.3 s for the stats alone
 BYTES_MAX = 32 * 2**20  # read for one digest: about 50 ms
 FILE_BYTES_MAX = 2**20  # larger files are data

@@ -23,8 +23,6 @@ from toolcelld.files.paths import is_below
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.flavours import Flavour, used
 
-__all__ = ["GROUP", "PackagedTool", "packaged_tools"]
-
 GROUP: Final = "toolcell.tools"
 """Of the entry points."""
 MANIFEST_BYTES_MAX: Final = 256 * 1024

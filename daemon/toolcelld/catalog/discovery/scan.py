@@ -27,8 +27,6 @@ from toolcelld.files.paths import open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.flavours import flavour_of
 
-__all__ = ["Scan", "scan"]
-
 FILE_BYTES_MAX = 2**20  # a tool file is source code; the largest module of CPython's library has 0.6 MiB
 FILES_MAX = 4096  # of one directory; the largest known collection of tools has a few hundred
 ENTRIES_MAX = 4 * FILES_MAX  # of one directory, helpers and data included

@@ -17,8 +17,6 @@ from typing import Final
 
 from toolcelld.cell.processes.process_list import ONE_THREAD_LINKS, ProcessList
 
-__all__ = ["Forks"]
-
 NEW_MAX: Final = 2
 """Of the next call: its process, and who holds its memory."""
 

@@ -10,8 +10,6 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["ProcessList"]
-
 ONE_THREAD_LINKS: Final = 3
 """Links of /proc/PID/task: two of its own and one for each thread."""
 

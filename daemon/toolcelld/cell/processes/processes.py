@@ -21,8 +21,6 @@ from toolcelld.cell.processes.process_list import ONE_THREAD_LINKS, ProcessList
 from toolcelld.cell.processes.usage import CellUsage, measure, measure_exactly
 from toolcelld.files.looks import started
 
-__all__ = ["CellProcesses", "start_threads"]
-
 PROCESS_CLOCK: Final = 2
 """The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
 THREADS: Final = 4

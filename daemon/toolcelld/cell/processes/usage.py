@@ -24,8 +24,6 @@ from typing import Final
 
 from toolcell._units import format_bytes, format_seconds
 
-__all__ = ["CellUsage", "Member", "disk_used", "measure", "measure_exactly", "passed", "resident_memory"]
-
 PROCESSES_READ_MAX: Final = 1024
 """The largest limit that is allowed by default; measuring so many processes takes about 50 ms."""
 EXACT_SECONDS_MAX: Final = 2.0

@@ -27,8 +27,6 @@ from toolcelld.rpc.messages.decoding import (
     too_large,
 )
 
-__all__ = ["PART_BYTES_MAX", "ArgumentReassembler", "complete", "decode_call"]
-
 PART_BYTES_MAX: Final = 64 * 1024
 """Of arguments in one message: the contract's bound for the whole of it. A larger one would hold up the others."""
 CALLS_MAX: Final = 8

@@ -16,11 +16,6 @@ from toolcelld.config.resolution.settings import NO_LIMITS, Limits
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.sessions.session import OpenRequest
 
-__all__ = [
-    "ARGUMENTS_BYTES_MAX", "PROTOCOL", "bad", "check_length", "decode_limits", "decode_open", "decode_reply",
-    "decode_session_event", "too_large",
-]  # fmt: skip
-
 PROTOCOL: Final = 1
 ARGUMENTS_BYTES_MAX: Final = 16 * 1024 * 1024
 NAME_CHARACTERS_MAX: Final = 256

@@ -16,10 +16,6 @@ from toolcelld.catalog.problem import Problem
 from toolcelld.output.spill import KeptOutput
 from toolcelld.rpc.messages.refusals import encode_refusal
 
-__all__ = [
-    "call_info", "catalog_part", "encode_event", "encode_output", "encode_problem", "encode_tool", "timestamp",
-]  # fmt: skip
-
 PROBLEMS_MAX: Final = 100
 """Of one catalog in a session's stream; `toolcell check` reads them all."""
 

@@ -14,8 +14,6 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has no
 from toolcell._results.json_value import whole
 from toolcelld.errors import Refusal, RefusalReason
 
-__all__ = ["STATUS_CODES", "encode_refusal", "trailers"]
-
 METADATA_BYTES_MAX: Final = 1500
 """Of a refusal's message where it ends an RPC; there it stands up to four times. Of metadata of more than 8 KiB gRPC
 refuses some at random, and then the client does not learn the reason."""

@@ -10,8 +10,6 @@ from typing import Final
 
 from toolcelld import linux
 
-__all__ = ["HERE", "base", "descriptor_of", "own_descriptor", "umask_of"]
-
 HERE: Final = -100  # AT_FDCWD
 INT_BITS: Final = 32
 STATUS_BYTES_MAX: Final = 512

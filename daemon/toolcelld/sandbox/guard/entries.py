@@ -14,8 +14,6 @@ from typing import NamedTuple
 from toolcelld import linux
 from toolcelld.files.paths import is_below_any
 
-__all__ = ["Elsewhere", "Entry", "directory", "hold", "real_path"]
-
 
 class Elsewhere(Exception):
     """The call is not the guard's: the caller makes it itself, with the rights that it has there."""

@@ -15,8 +15,6 @@ from typing import Final
 from toolcelld.files.paths import is_below, is_below_any
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["NamePatterns", "Protected", "protected_name"]
-
 GIT: Final = (".git", "git~")
 SHORT_NAME: Final = re.compile(r"git~[0-9]+")
 """As git compares it: file systems without case, and the short names of others."""

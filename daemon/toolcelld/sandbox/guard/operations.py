@@ -24,8 +24,6 @@ from toolcelld.sandbox.guard.names import Protected
 from toolcelld.sandbox.guard.questions import GuardQuestion, Listener
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
-__all__ = ["Operations"]
-
 LINKS_MAX: Final = 40  # as the kernel follows
 MODE_BITS: Final = 0o7777
 KIND_BITS: Final = 0xFFFF  # with the kind of the file

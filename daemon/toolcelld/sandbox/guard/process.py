@@ -17,8 +17,6 @@ from toolcelld.sandbox.guard.questions import Listener, SignalWait, program
 from toolcelld.sandbox.system_calls import seccomp
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
-__all__ = ["AskingFilter", "stand_guard"]
-
 READY: Final = b"+"
 CHANNEL: Final = 3
 RETRY_MILLISECONDS: Final = 5

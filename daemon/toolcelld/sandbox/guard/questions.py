@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp
 
-__all__ = ["ASKED", "GuardQuestion", "Listener", "SignalWait", "program"]
-
 WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 """What makes a question of an open; `O_TMPFILE` needs one of the first two."""
 ALWAYS: Final = (

@@ -23,8 +23,6 @@ from typing import Final, TypeAlias
 
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["ALL_BITS", "DeniedSyscall", "Filter", "Is", "Table", "filter_of", "refusals", "refusals_on"]
-
 CLONE_NEW: Final = 0x7E020000  # mount, cgroup, uts, ipc, user, process and network namespaces
 CLONE_NEWTIME: Final = 0x80  # in unshare only; a signal's number in clone
 TIOCSTI: Final = 0x5412

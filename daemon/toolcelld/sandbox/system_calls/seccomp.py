@@ -29,8 +29,6 @@ from toolcelld.sandbox.system_calls.denied_syscalls import (
 )
 from toolcelld.sandbox.system_calls.syscalls import NEWEST, NUMBERS
 
-__all__ = ["asking", "load", "only", "program", "protecting", "warm_up"]
-
 # <linux/bpf_common.h>
 LOAD: Final = 0x20  # a word of struct seccomp_data into the accumulator
 AND: Final = 0x54

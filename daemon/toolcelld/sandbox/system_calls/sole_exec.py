@@ -20,8 +20,6 @@ from typing import Final, NoReturn
 from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp
 
-__all__ = ["LAYER", "execute", "program"]
-
 LAYER: Final = "no programs"
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["NEWEST", "NUMBERS"]
-
 NEWEST: Final = 469
 """file_setattr of Linux 6.17, the newest call that was reviewed. Newer calls fail with ENOSYS."""
 

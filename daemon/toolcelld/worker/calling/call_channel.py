@@ -23,8 +23,6 @@ from toolcelld.protocol.messages import (
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 
-__all__ = ["CallChannel"]
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ from toolcelld.sandbox.guard.names import protected_name
 from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.worker.calling.unreached import makes_unix_socket, unreached
 
-__all__ = ["denial"]
-
 _WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
 CAUSES_MAX: Final = 8
 VARIABLE_LETTERS_MAX: Final = 64

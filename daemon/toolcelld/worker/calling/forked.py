@@ -14,8 +14,6 @@ from typing import NoReturn
 
 from toolcelld.worker.loading.traceback_text import traceback_text
 
-__all__ = ["end_forked"]
-
 
 def end_forked() -> NoReturn:
     """Exit as the end of a program does that has left its last line, or with the exception that is being handled."""

@@ -11,8 +11,6 @@ from typing import Final
 from toolcelld.protocol.messages import RaisedLimit
 from toolcelld.sandbox.setup import CellSetup
 
-__all__ = ["limit_behind"]
-
 _KEYS: Final[dict[int, RaisedLimit]] = {errno.EMFILE: "open_files", errno.EFBIG: "file_size"}
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # a file system of its own in a strict cell
 

@@ -34,8 +34,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ROWS", "ProcessState", "Row"]
-
 STANDARD: Final = (0, 1, 2)
 TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 SIGNALS: Final = tuple(

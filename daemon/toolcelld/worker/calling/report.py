@@ -27,8 +27,6 @@ from toolcelld.protocol.messages import (
     TextPart,
 )
 
-__all__ = ["Report", "Usage"]
-
 CHUNK_CHARACTERS: Final = PAYLOAD_BYTES_MAX // 4
 """Characters per chunk: UTF-8 encodes a character in at most four bytes."""
 

@@ -17,8 +17,6 @@ from typing import Any, Final, TypeVar
 
 from toolcelld.worker.abort import Abortable
 
-__all__ = ["ToolLoop"]
-
 T = TypeVar("T")
 
 ENDING_THREADS: Final = ("toolcell-pool", "AnyIO worker thread", "waitpid-", "asyncio-waitpid-")

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any, Final, cast
 
-__all__ = ["makes_unix_socket", "unreached"]
-
 WRAPPERS_MAX: Final = 12
 """Exceptions that are looked at; requests wraps four times."""
 FRAMES_MAX: Final = 200

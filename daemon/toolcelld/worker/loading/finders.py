@@ -18,8 +18,6 @@ from typing import Final
 
 from toolcell._authoring.libraries.modules import install as install_stand_ins
 
-__all__ = ["SIBLINGS", "ToolFinder", "ToolSource", "install"]
-
 COMPILED: Final = "__pycache__"
 SIBLINGS: Final = "toolcell_siblings"
 """The package that a tool file's directory is for relative imports: `from .helper import x`."""

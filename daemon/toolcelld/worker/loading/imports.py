@@ -17,8 +17,6 @@ from typing import Final, cast
 
 from toolcelld.protocol.messages import IMPORTED_MAX, LINE_CHARACTERS_MAX
 
-__all__ = ["ImportedFiles"]
-
 FILES_MAX: Final = 500
 """Looked at before every call, at some microseconds each; a project with more modules is an application."""
 MARGIN_NS: Final = 20_000_000

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from toolcelld.worker.loading.finders import ToolSource
 
-__all__ = ["install"]
-
 SPAWNED: Final = "toolcell_spawned"
 """The name that this module has in such a process."""
 MODULE: Final = "multiprocessing.spawn"

@@ -12,8 +12,6 @@ from typing import Final
 import toolcell
 import toolcelld
 
-__all__ = ["TRACEBACK_CHARACTERS_MAX", "traceback_text"]
-
 TRACEBACK_CHARACTERS_MAX: Final = 16_000
 """The end is kept: it has the exception, and the frame that raised it."""
 

@@ -26,8 +26,6 @@ from typing import Final
 
 from toolcelld.sandbox.setup import ABORT, PROTOCOL, REPORTS, open_nothing
 
-__all__ = ["NUMBERS", "SharedDescriptors"]
-
 NUMBERS: Final = (0, 1, 2, PROTOCOL, ABORT, REPORTS)
 """All that a template has."""
 CHANGING: Final = (55, 77)

@@ -15,8 +15,6 @@ from typing import Final, TypeAlias
 
 from toolcelld.sandbox.setup import CellSetup
 
-__all__ = ["Leftovers"]
-
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # of the cell alone
 SEGMENTS: Final = "/proc/sysvipc/shm"
 REMOVED_MAX: Final = 10_000

@@ -31,8 +31,6 @@ from toolcelld.sandbox.system_calls import seccomp
 from toolcelld.worker.template.descriptors import SharedDescriptors
 from toolcelld.worker.template.leftovers import Leftovers
 
-__all__ = ["FINISHED", "Template"]
-
 FINISHED: Final = 200
 """The exit status of a process whose call is over. A tool that exits with it itself has broken the protocol."""
 

@@ -18,8 +18,6 @@ from typing import Any, Final, Self
 
 from toolcelld.worker.template.leftovers import Leftovers
 
-__all__ = ["ImportTraces"]
-
 PERMISSIONS: Final = 1
 """Which field of a mapping they are: `mprotect` changes them."""
 TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)

@@ -20,8 +20,6 @@ from typing import Final
 
 from toolcelld.worker.zygote.immortal import is_supported
 
-__all__ = ["fill_holes"]
-
 POOL_BYTES: Final = 1 << 14
 HEADER: Final = struct.Struct("=I4x24xIIII")
 """The used blocks of a pool; then its arena, its size class, the next new block and the last one (Objects/obmalloc.c)."""

@@ -27,8 +27,6 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Final
 
-__all__ = ["is_supported", "make_immortal"]
-
 IMMORTAL: Final = 0xFFFFFFFF
 """The lower half of the count, which is the object's first word; _Py_IMMORTAL_REFCNT of 3.12 and 3.13, 64 bits."""
 VERSIONS: Final = ((3, 12), (3, 13))

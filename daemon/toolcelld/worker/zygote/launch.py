@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 
 import toolcell
 
-__all__ = ["ROOTS", "LaunchedZygote", "launch"]
-
 ENTRY: Final = Path(__file__).parents[1] / "__main__.py"
 ROOTS: Final[Sequence[str]] = tuple(
     sorted({str(Path(__file__).parents[3]), str(Path(toolcell.__file__).parents[1])})

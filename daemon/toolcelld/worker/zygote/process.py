@@ -36,8 +36,6 @@ from toolcelld.worker import keeper
 from toolcelld.worker.zygote.holes import fill_holes
 from toolcelld.worker.zygote.warm_up import warm_up
 
-__all__ = ["main"]
-
 MESSAGE_BYTES_MAX: Final = 4096
 """A request is a type and an id."""
 REAP_SECONDS_MAX: Final = 5.0

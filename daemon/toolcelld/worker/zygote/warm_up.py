@@ -18,8 +18,6 @@ from toolcelld.sandbox import landlock
 from toolcelld.sandbox.setup import own_places
 from toolcelld.sandbox.system_calls import seccomp
 
-__all__ = ["sample_tool", "warm_up"]
-
 
 @tool(timeout=1)
 def sample(

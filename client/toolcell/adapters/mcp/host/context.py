@@ -20,23 +20,6 @@ if TYPE_CHECKING:  # the start of `toolcell mcp` does without the SDK
     from mcp import types
     from mcp.server.context import ServerRequestContext
 
-__all__ = [
-    "INSTRUCTIONS",
-    "Context",
-    "HostContext",
-    "agent_of",
-    "can_elicit",
-    "client_name",
-    "clipped",
-    "elicits",
-    "has_roots",
-    "lacks",
-    "message_id",
-    "root_directory",
-    "same_place",
-    "session_id",
-]
-
 INSTRUCTIONS = (
     "Toolcell runs the tools of the user's project, each in a process of its own, within limits. "
     "A result that is too long is cut; the note at its end says how toolcell_read_output reads the rest."

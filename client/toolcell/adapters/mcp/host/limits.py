@@ -14,15 +14,6 @@ from typing import Any, Final
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 from toolcell.client import Limits
 
-__all__ = [
-    "DESCRIBED_SECONDS_MAX",
-    "limits_of",
-    "meta_of",
-    "pins_definitions",
-    "reads_structured",
-    "takes_links",
-]
-
 DESCRIBED_SECONDS_MAX: Final = 8.0
 """For the first list to be whole. Most hosts wait ten seconds or more for it, and Claude Code, which waits for five, takes a
 later one for its next turn; a file that hangs is given up after ten."""

@@ -27,8 +27,6 @@ from toolcell.client._launch.daemon import find
 from toolcell.client.callbacks import AskCallback, Service
 from toolcell.client.forms import QUESTION
 
-__all__ = ["Callbacks", "Caller", "HostLink", "Start"]
-
 Start: TypeAlias = Literal["start", "running", "private"]
 
 AGENT = "mcp"

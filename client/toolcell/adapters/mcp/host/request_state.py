@@ -7,8 +7,6 @@ import os
 
 from mcp import MCPError, types
 
-__all__ = ["RequestStates"]
-
 
 class RequestStates:
     """Makes the states of one host and reads them again; the key ends with it."""

@@ -71,8 +71,6 @@ from .limits import DESCRIBED_SECONDS_MAX, limits_of, pins_definitions, reads_st
 from .link import Callbacks, Caller, HostLink
 from .request_state import RequestStates
 
-__all__ = ["HostSession"]
-
 ROOTS = "roots"
 """What the request for roots is called, and what its state is about; other states are about a call."""
 GIVEN_UP_SECONDS = 4.0

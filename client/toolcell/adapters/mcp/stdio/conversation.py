@@ -21,8 +21,6 @@ from toolcell.adapters.pipes import Pipes
 
 from . import wire
 
-__all__ = ["Conversation", "Era", "Exchange", "PeerError", "Settled", "Work"]
-
 CLOSED_SECONDS_MAX: Final = 1.0
 """For the answer to a request that the end of the conversation has cancelled; the host may have stopped reading."""
 ABANDONED_SECONDS_MAX: Final = 5.0

@@ -27,17 +27,6 @@ from .wire import (
     RequestId,
 )
 
-__all__ = [
-    "Cancelled",
-    "FailedRequest",
-    "HostInfo",
-    "JsonRpcRequest",
-    "Method",
-    "Response",
-    "read",
-    "roots_of",
-]
-
 Method: TypeAlias = Literal[
     "initialize",
     "notifications/initialized",

@@ -32,8 +32,6 @@ from . import wire
 from .conversation import Conversation, Era, Exchange, PeerError, Settled
 from .requests import Cancelled, FailedRequest, HostInfo, JsonRpcRequest, Method, Response, read, roots_of
 
-__all__ = ["ROOTS_SECONDS", "Load", "Make", "SdkKernel", "StdioServer"]
-
 SILENCE_SECONDS: Final = 0.2
 """Of a host that has not asked for the tools; then the import begins, as there is time for it."""
 ROOTS_SECONDS: Final = 2.0

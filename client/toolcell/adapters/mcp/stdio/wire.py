@@ -14,34 +14,6 @@ from toolcell._version import VERSION
 from toolcell.adapters.mcp.host.limits import meta_of, reads_structured
 from toolcell.client import ToolInfo
 
-__all__ = [
-    "CANCELLED",
-    "CAPABILITIES_KEY",
-    "CLIENT_KEY",
-    "CONNECTION_CLOSED",
-    "HANDSHAKE_VERSIONS",
-    "INTERNAL_ERROR",
-    "INVALID_REQUEST",
-    "LEVELS",
-    "LOG_LEVEL_KEY",
-    "MODERN_VERSION",
-    "PARSE_ERROR",
-    "REQUEST_TIMEOUT",
-    "RESERVED",
-    "VERSION_KEY",
-    "RequestId",
-    "acknowledgement",
-    "cacheable",
-    "complete",
-    "discovery",
-    "failure",
-    "initialization",
-    "notification",
-    "request",
-    "result",
-    "tools_of",
-]
-
 RequestId: TypeAlias = int | str
 
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

@@ -16,8 +16,6 @@ from toolcell._printable import json_text
 
 from .own_command import OwnCommand
 
-__all__ = ["HOSTS", "NAME", "McpHost"]
-
 NAME = "toolcell"
 
 Command = Sequence[str]

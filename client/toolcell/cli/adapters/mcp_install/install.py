@@ -27,8 +27,6 @@ from .json_edit import NotPlain
 from .own_command import OwnCommand
 from .replace import Unchanged, change
 
-__all__ = ["install"]
-
 _PAIR = re.compile(r"\\u(d[89ab]..)\\u(d[c-f]..)")
 """A letter that JSON escapes in two halves; TOML and YAML have `\\U` for it."""
 

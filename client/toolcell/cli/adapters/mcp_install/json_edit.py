@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from json.decoder import JSONDecoder
 from typing import Any
 
-__all__ = ["NotPlain", "member", "plain", "with_member", "without_member"]
-
 _SPACE = re.compile(r"[ \t\n\r]*")
 # What has no end is found as far as it goes: else the search would begin again at each quote, or `/*`, in it.
 _STRING = r'"(?:[^"\\\r\n]|\\.)*+"?'

@@ -24,8 +24,6 @@ from toolcell._paths import is_below
 from toolcell._printable import printable
 from toolcell._program_places import fault_of, hops, is_executable, usable_path
 
-__all__ = ["OwnCommand", "program_of", "run"]
-
 HELP_SECONDS = 10.0
 ASK_SECONDS = 60.0  # it starts a program of some size, once
 LEFT_SECONDS = 1.0  # for its last words: a program that it has started may keep the pipe

@@ -13,8 +13,6 @@ import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
-__all__ = ["Unchanged", "change", "opened"]
-
 FILE_BYTES_MAX = 64 * 1024 * 1024  # Claude keeps its history of projects in the same file
 
 

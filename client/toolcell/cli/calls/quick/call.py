@@ -35,8 +35,6 @@ else:
         return value
 
 
-__all__ = ["CallOnLine"]
-
 ARGUMENTS_BYTES_MAX = 48 * 1024
 """What one message takes; longer arguments are sent in parts by the whole command."""
 OK = 1  # OutcomeKind

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-__all__ = ["encode", "read"]
-
 
 class _Context:
     """What the scanner asks of a decoder."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     OnEvent: TypeAlias = Callable[[str, Any, bytes], None]
 
-__all__ = ["Line"]
-
 ATTACH = "/toolcell.v1.ToolCell/Attach"
 READ_BYTES = 256 * 1024
 BODY_BYTES_MAX = 32 * 1024 * 1024  # as in `receive_buffer`

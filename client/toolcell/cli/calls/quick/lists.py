@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .plan import QuickPlan
 
-__all__ = ["show"]
-
 _OPERATOR = "/toolcell.v1.Operator"
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from toolcell.cli.calls.arguments import ParsedArguments
 
-__all__ = ["QuickPlan", "Unserved", "read_plan"]
-
 _VALUED = {"-C": "directory", "--socket": "socket", "--timeout": "timeout", "--args": "whole"}
 _FLAGS = {"--json": "as_json", "--quiet": "quiet", "-q": "quiet"}
 _BEFORE = {"-C", "--socket", *_FLAGS}

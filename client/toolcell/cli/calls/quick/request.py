@@ -9,8 +9,6 @@ from toolcell.client._grpc.http2 import Http2Connection, Message
 
 from .plan import Unserved
 
-__all__ = ["ANSWER_SECONDS", "ask"]
-
 ANSWER_SECONDS = 30.0  # as in `operator`
 READ_BYTES = 256 * 1024
 

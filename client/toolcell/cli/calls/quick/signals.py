@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["EXIT_ABORTED", "Signals"]
-
 EXIT_ABORTED = 130  # Exit.ABORTED, which need not be imported
 
 
