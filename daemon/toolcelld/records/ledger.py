@@ -1,12 +1,14 @@
 """The records, as the rest of the daemon sees them: what is recorded and when, and what can be asked.
 
 A call is put into the queue when it is accepted and when it has ended, an event when it is published. Whatever has not
-ended when a batch is written gets a row of its own, by which the next daemon finds it if this one is killed.
+ended when a batch is written gets a row of its own, by which the next daemon finds it if this one is killed; it finds what
+was accepted after that batch in the journal.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import sqlite3
@@ -17,10 +19,11 @@ from typing import Any, Final
 import toolcelld
 from toolcelld import database as files
 from toolcelld.calls.call import Call
-from toolcelld.calls.outcomes.history import CallHistory, CallSummary
+from toolcelld.calls.outcomes.history import NO_FILE, CallHistory, CallSummary
 from toolcelld.config.schema import RecordsSection
 from toolcelld.event_log import Broadcast, OperatorEvent
 from toolcelld.records import query, runs, tables
+from toolcelld.records.journal import Journal, rows_left, sweep
 from toolcelld.records.query import CallFilter, EventFilter
 from toolcelld.records.rows import RecordedCall, call_of, call_row, event_of, open_row
 from toolcelld.records.tables import CALL_COLUMNS, OPEN_COLUMNS
@@ -42,6 +45,7 @@ _INSERT_CALL: Final = (
     f"INSERT INTO calls ({', '.join(CALL_COLUMNS)}) VALUES ({', '.join('?' * len(CALL_COLUMNS))})"  # noqa: S608
 )
 _INSERT_OPEN: Final = f"INSERT OR REPLACE INTO open_calls VALUES ({', '.join('?' * len(OPEN_COLUMNS))})"  # noqa: S608
+_DELETE_OPEN: Final = "DELETE FROM open_calls WHERE run = ? AND session_id = ? AND call_id = ?"
 
 
 class Records:
@@ -76,6 +80,7 @@ class Records:
         # Used on the thread only.
         self._open: set[tuple[str, str]] = set()  # calls that have a row among the open ones: session and id
         self._lock: runs.RunLock | None = None
+        self._journal: Journal | None = None
         self._pruned = 0.0  # by the monotonic clock
         self._rows = 0  # since then
 
@@ -118,7 +123,12 @@ class Records:
         if not self.section.enabled:
             return
         writer = self._writer = Writer(
-            self.path, tables.SCHEMA, on_open=self._on_open, write=self._write, after=self._after
+            self.path,
+            tables.SCHEMA,
+            on_batch=self._on_batch,
+            on_open=self._on_open,
+            write=self._write,
+            after=self._after,
         )
         writer.start()
         self._history.feed = writer.queue
@@ -140,6 +150,9 @@ class Records:
             pass  # the next daemon finds that this one has no end
         finally:
             await asyncio.to_thread(writer.stop)
+            self._history.journal = NO_FILE
+            if self._journal is not None:
+                self._journal.close()
             if self._lock is not None:
                 self._lock.close()
 
@@ -173,47 +186,55 @@ class Records:
 
     # On the thread
 
+    def _on_batch(self) -> None:
+        if self._journal is not None:
+            self._history.journal = self._journal.turn()
+
     def _on_open(self, database: sqlite3.Connection) -> None:
         if self._lock is None:
             self._lock = runs.RunLock(f"{self.path}.runs", self.run)
-        runs.close_lost(database, self._lock, self.run)
+        runs.close_lost(database, self._lock, self.run, lambda run: rows_left(self.path, run))
         if runs.begin(database, self.run, toolcelld.version(), self._started):
             self._open.clear()  # of a file that is not there any more
 
     def _write(self, database: sqlite3.Connection, things: Sequence[object]) -> None:
+        ended: list[CallSummary] = []
+        opened: list[Call] = []
         for thing in things:
-            match thing:
-                case CallSummary():
-                    key = thing.session_id, thing.call_id
-                    database.execute(
-                        _INSERT_CALL, call_row(self.run, thing, arguments=self.section.arguments)
-                    )
-                    if key in self._open:
-                        database.execute(
-                            "DELETE FROM open_calls WHERE run = ? AND session_id = ? AND call_id = ?",
-                            (self.run, *key),
-                        )
-                        self._open.discard(key)
-                case Call():
-                    if not thing.ended:  # what has ended follows
-                        database.execute(_INSERT_OPEN, open_row(self.run, thing))
-                        self._open.add((thing.session.id, thing.id))
-                case OperatorEvent():
-                    runs.add_event(database, self.run, thing)
-                case _:
-                    raise TypeError(f"{thing!r} has no row")
+            if isinstance(thing, CallSummary):
+                ended.append(thing)
+            elif isinstance(thing, Call):
+                if not thing.ended:  # what has ended follows
+                    opened.append(thing)
+            elif isinstance(thing, OperatorEvent):
+                runs.add_event(database, self.run, thing)
+            else:
+                raise TypeError(f"{thing!r} has no row")
+        database.executemany(_INSERT_OPEN, (open_row(self.run, call) for call in opened))
+        self._open.update((call.session.id, call.id) for call in opened)
+        arguments = self.section.arguments
+        database.executemany(_INSERT_CALL, (call_row(self.run, call, arguments=arguments) for call in ended))
+        closed = self._open.intersection((call.session_id, call.call_id) for call in ended)
+        database.executemany(_DELETE_OPEN, ((self.run, *key) for key in closed))
+        self._open -= closed
         database.execute("UPDATE runs SET seen = ? WHERE run = ?", [self._now(), self.run])
         self._rows += len(things)
 
     def _after(self, database: sqlite3.Connection) -> Iterator[None]:
         assert self._writer is not None
+        if self._journal is None:  # once this run is recorded, without which nobody would look for its files
+            with contextlib.suppress(OSError):  # the next batch tries again
+                self._journal = Journal(self.path, self.run)
+                self._history.journal = self._journal.turn()
         clock = time.monotonic()
         if self._rows >= PRUNE_ROWS or clock - self._pruned >= PRUNE_SECONDS:
             self._pruned, self._rows = clock, 0
             yield from tables.prune(database, self.section, self._now())
+            sweep(self.path, runs.unended(database))
         self._writer.size_bytes = tables.size_of(database)
 
     def _end(self, database: sqlite3.Connection, why: str) -> None:
         with database:
             database.execute("BEGIN IMMEDIATE")
             runs.end(database, self.run, self._now(), why)
+        sweep(self.path, runs.unended(database))

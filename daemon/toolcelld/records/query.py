@@ -62,13 +62,17 @@ class EventFilter(NamedTuple):
 def calls_sql(wanted: CallFilter, limit: int) -> tuple[str, list[Any]]:
     """Return the query for the newest calls that fit, the newest first."""
     outcome = "outcome" if wanted.outcome in OUTCOMES else "cause"
+    went_well = wanted.outcome == Kind.OK
     places = {
         "calls_by_session": ("session_id = ?", wanted.session_id),
-        f"calls_by_{outcome}": (f"{outcome} = ?", wanted.outcome),
+        # What went well is most of all, and in no index of its own; only such a call has no cause.
+        f"calls_by_{outcome}": (f"{outcome} = ? AND outcome <> 'ok'", "" if went_well else wanted.outcome),
         "calls_failed": ("outcome <> 'ok'", wanted.failed),
         "calls_by_agent": ("agent = ?", wanted.agent),
         "calls_by_tool": ("tool = ?", wanted.tool),
     }  # the one that fits the fewest rows first
+    if went_well:
+        places["calls_by_time"] = ("outcome = ?", wanted.outcome)
     return _sql("calls", ", ".join(CALL_COLUMNS), "ended", places, wanted.since, wanted.until, limit)
 
 

@@ -42,6 +42,7 @@ TEXT_CHARACTERS_MAX: Final = 1024
 MESSAGE_CHARACTERS_MAX: Final = 4096
 LINES_MAX: Final = 64
 """Of the story, the notes and other lists; no call has more lines of a story."""
+_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 _INTEGER_MAX: Final = 2**63 - 1
 _FIGURES: Final = ("generation", "leftover_processes", "leftover_threads", "killed_processes")
 _IN_COLUMNS: Final = (
@@ -74,6 +75,12 @@ def text_of(value: str, most: int = TEXT_CHARACTERS_MAX) -> str:
     return value if value.isascii() else value.encode(errors="backslashreplace").decode()
 
 
+def texts_of(*values: str) -> Sequence[str]:
+    """Return texts that columns hold. As a rule they are such, which is seen of all at once."""
+    together = "".join(values)
+    return values if len(together) <= TEXT_CHARACTERS_MAX and together.isascii() else [*map(text_of, values)]
+
+
 def _seconds(value: float) -> float:
     return value if math.isfinite(value) else 0.0
 
@@ -83,13 +90,13 @@ def _count(value: int) -> int:
 
 
 def _lines(values: Sequence[str]) -> list[str]:
-    return [text_of(value) for value in values[:LINES_MAX]]
+    return [*texts_of(*values[:LINES_MAX])]
 
 
 def open_row(run: int, call: Call) -> Row:
     """Return the row of a call that has not ended, for `OPEN_COLUMNS`."""
     request, plan = call.request, call.plan
-    texts = (
+    texts = texts_of(
         call.session.id,
         call.id,
         request.tool,
@@ -101,7 +108,7 @@ def open_row(run: int, call: Call) -> Row:
         request.message_id,
         call.session.directory,
     )
-    return run, *map(text_of, texts), call.accepted_at
+    return run, *texts, call.accepted_at
 
 
 def call_row(run: int, call: CallSummary, *, arguments: bool) -> Row:
@@ -114,43 +121,34 @@ def call_row(run: int, call: CallSummary, *, arguments: bool) -> Row:
     """
     outcome = call.outcome if call.outcome is not None else Outcome(Kind.INTERNAL, *call.refusal)
     facts = outcome.facts
-    more: dict[str, Any] = {
-        "story": [(_seconds(when), text_of(line)) for when, line in call.story[-LINES_MAX:]],
-        "ran": outcome.ran,
-        "stopped": outcome.stopped,
-        "side_effects_possible": outcome.side_effects_possible,
-        "notes": _lines(outcome.notes),
-        "state_lost": facts.state_lost,
-        **{name: _count(getattr(facts, name)) for name in _FIGURES},
-        **{name: _lines(getattr(facts, name)) for name in _SEQUENCES},
-        "output": _output(outcome.output) if outcome.output is not None else None,
-        "logs": [[output.origin.source, *_output(output)] for output in facts.logs[:LINES_MAX]],
-    }
-    texts = (
-        call.session_id,
-        call.call_id,
-        call.tool,
-        call.path,
-        call.digest,
-        call.agent,
-        call.agent_name,
-        call.agent_session_id,
-        call.message_id,
-        call.directory,
-    )
     return (
         run,
-        *map(text_of, texts),
+        *texts_of(
+            call.session_id,
+            call.call_id,
+            call.tool,
+            call.path,
+            call.digest,
+            call.agent,
+            call.agent_name,
+            call.agent_session_id,
+            call.message_id,
+            call.directory,
+        ),
         call.accepted_at,
         call.story[-1][0],
         text_of(call.worker_id),
         outcome.kind.value if call.outcome is not None else REFUSED,
         text_of(outcome.cause),
         text_of(outcome.message, MESSAGE_CHARACTERS_MAX),
-        *map(_seconds, (facts.queue_seconds, facts.run_seconds, facts.cpu_seconds)),
-        *map(_count, (facts.memory_peak_bytes, facts.output_bytes, facts.spilled_bytes)),
+        _seconds(facts.queue_seconds),
+        _seconds(facts.run_seconds),
+        _seconds(facts.cpu_seconds),
+        _count(facts.memory_peak_bytes),
+        _count(facts.output_bytes),
+        _count(facts.spilled_bytes),
         _seconds(facts.stop_seconds),
-        json.dumps(more, separators=(",", ":")),
+        _json(_more(call, outcome)),
         text_of(shown_arguments(call.arguments, call.arguments_bytes), MESSAGE_CHARACTERS_MAX)
         if arguments
         else None,
@@ -158,6 +156,37 @@ def call_row(run: int, call: CallSummary, *, arguments: bool) -> Row:
         text_of(shown_result(call.result, call.result_bytes), MESSAGE_CHARACTERS_MAX) if arguments else None,
         _count(call.result_bytes),
     )
+
+
+def _more(call: CallSummary, outcome: Outcome) -> dict[str, Any]:
+    """Return what no column has. What is as it is by default is left out, which is most of it for most calls."""
+    facts = outcome.facts
+    story = call.story[-LINES_MAX:]
+    lines = texts_of(*[line for _, line in story])
+    more: dict[str, Any] = {
+        "story": [(_seconds(when), line) for (when, _), line in zip(story, lines, strict=True)]
+    }
+    if outcome.ran:
+        more["ran"] = True
+    if outcome.stopped is not None:
+        more["stopped"] = outcome.stopped
+    if outcome.side_effects_possible:
+        more["side_effects_possible"] = True
+    if outcome.notes:
+        more["notes"] = _lines(outcome.notes)
+    if outcome.output is not None:
+        more["output"] = _output(outcome.output)
+    if facts.state_lost:
+        more["state_lost"] = True
+    if facts.logs:
+        more["logs"] = [[output.origin.source, *_output(output)] for output in facts.logs[:LINES_MAX]]
+    for name in _FIGURES:
+        if figure := getattr(facts, name):
+            more[name] = _count(figure)
+    for name in _SEQUENCES:
+        if lines := getattr(facts, name):
+            more[name] = _lines(lines)
+    return more
 
 
 def _output(output: KeptOutput) -> list[Any]:

@@ -13,19 +13,24 @@ import json
 import os
 import sqlite3
 import struct
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from toolcelld.event_log import OperatorEvent
-from toolcelld.records.rows import LOST, event_row
+from toolcelld.records.rows import LOST, Row, event_row
 from toolcelld.records.tables import OPEN_COLUMNS
 
-__all__ = ["RunLock", "add_event", "begin", "close_lost", "end", "lose"]
+__all__ = ["RunLock", "add_event", "begin", "close_lost", "end", "lose", "unended"]
 
 _LOCK: Final = struct.Struct("@hhqqi")  # struct flock of fcntl.h
 KILLED: Final = "The daemon, process {pid}, was killed, or its host went down, before this call ended."
 DROPPED: Final = "How it ended was not recorded: more happened than could be written."
 RUN_MAX: Final = 2**62
 """Beyond the largest number of a run."""
+_INSERT_UNRECORDED: Final = (
+    f"INSERT OR IGNORE INTO open_calls SELECT {', '.join('?' * len(OPEN_COLUMNS))} WHERE NOT EXISTS"  # noqa: S608  # numbers
+    " (SELECT 1 FROM calls INDEXED BY calls_by_id WHERE run = ? AND session_id = ? AND call_id = ?)"
+)
 
 
 class RunLock:
@@ -78,13 +83,29 @@ def end(database: sqlite3.Connection, run: int, ended: float, why: str) -> None:
     add_event(database, run, OperatorEvent("daemon.stopped", ended, message=why))
 
 
-def close_lost(database: sqlite3.Connection, lock: RunLock, run: int) -> None:
-    """Record the end of the daemons that were killed, and their calls as lost."""
+def unended(database: sqlite3.Connection) -> list[int]:
+    """Return the runs that have no end."""
+    return [run for (run,) in database.execute("SELECT run FROM runs WHERE ended IS NULL")]
+
+
+def close_lost(
+    database: sqlite3.Connection, lock: RunLock, run: int, accepted: Callable[[int], Sequence[Row]]
+) -> None:
+    """Record the end of the daemons that were killed, and their calls as lost.
+
+    Args:
+        database: The records.
+        lock: That of this daemon.
+        run: That of this daemon.
+        accepted: Returns rows for `OPEN_COLUMNS` of calls that a run has accepted last; some may be recorded.
+    """
     for lost, pid, seen in database.execute(
         "SELECT run, pid, seen FROM runs WHERE ended IS NULL AND run <> ?", [run]
     ).fetchall():
         if not lock.take(lost):
             continue
+        for row in accepted(lost):
+            database.execute(_INSERT_UNRECORDED, [*row, *row[:3]])
         calls = lose(database, lost, seen, "daemon_killed", KILLED.format(pid=pid))
         database.execute("UPDATE runs SET ended = seen WHERE run = ?", [lost])
         message = f"process {pid} was killed, or its host went down; calls lost with it: {calls}"

@@ -70,6 +70,7 @@ class Writer:
     """Args:
     path: The file, which is created with its directory.
     schema: That of the file.
+    on_batch: Called before the things of a batch are taken.
     on_open: Called with the database whenever it was opened, in a transaction.
     write: Writes some of the things, in a transaction that is tried again for each alone if one cannot be written.
     after: Called after each batch, outside of a transaction; what it yields for is one of its own.
@@ -80,6 +81,7 @@ class Writer:
         path: str,
         schema: Schema,
         *,
+        on_batch: Callable[[], None],
         on_open: Callable[[sqlite3.Connection], None],
         write: Callable[[sqlite3.Connection, Sequence[Any]], None],
         after: Callable[[sqlite3.Connection], Iterator[None]],
@@ -92,6 +94,7 @@ class Writer:
         self.fault = ""
         """Why nothing can be written now; empty where all is well."""
         self._schema = schema
+        self._on_batch = on_batch
         self._on_open = on_open
         self._write = write
         self._after = after
@@ -129,6 +132,7 @@ class Writer:
             batch = [self.queue.get()]
             self._hurry.wait(BATCH_SECONDS)
             self._hurry.clear()
+            self._on_batch()
             with contextlib.suppress(Empty):
                 while len(batch) < BATCH_MAX:
                     batch.append(self.queue.get_nowait())

@@ -282,7 +282,7 @@ class Session(Machine[SessionState, SessionEvent]):
                 self._refused(Call(request, self).refused(refusal))
             raise
         call = self.calls[call_id] = Call(request, self, digest)
-        self._sessions.recent.feed_records(call)
+        self._sessions.recent.accept(call)
         self.retention.arguments_bytes += call.arguments_bytes
         if self.services.happenings.readers:
             self.services.happenings.publish(

@@ -41,6 +41,7 @@ async def recording(
             await records.aclose("of a test")
         else:
             kept._writer.stop()
+            kept._journal.close()
             kept._lock.close()
 
 
@@ -53,7 +54,7 @@ def put(records: Records, *things: CallSummary | Call | OperatorEvent) -> None:
         elif isinstance(thing, OperatorEvent):
             happenings.publish(thing)
         else:
-            history.feed_records(thing)
+            history.accept(thing)
 
 
 def accepted(call_id: str, session_id: str = "s-1", at: float = NOW) -> Call:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 from queue import SimpleQueue
 from sys import getsizeof
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from toolcelld.calls.outcomes.outcome import Outcome
+
+if TYPE_CHECKING:
+    from toolcelld.calls.call import Call
 
 CALLS_MAX: Final = 1000
 BYTES_MAX: Final = 4 * 1024 * 1024
@@ -22,6 +27,9 @@ OUTPUT_BYTES: Final = 1024
 """One reference to a kept output."""
 
 
+NO_FILE: Final = -1
+"""A descriptor that nothing can be written to."""
+_line: Final = json.JSONEncoder(separators=(",", ":")).encode
 SHOWN_BYTES_MAX: Final = 1024
 """What a summary keeps of the arguments, and of the result."""
 
@@ -74,11 +82,33 @@ class CallHistory:
         self.added = 0
         self.feed: SimpleQueue[object] | None = None
         """Where the records take accepted and ended calls from; None without records."""
+        self.journal = NO_FILE
+        """The file that takes a line for each accepted call, as the records may not have it when the daemon is killed."""
         self.dropped = 0
         """What the records did not get, because too much waited for them."""
 
         self.observe: Callable[[CallSummary], None] | None = None
         """Called with each call that has ended or was refused, as the metrics count them."""
+
+    def accept(self, call: Call) -> None:
+        """Hand an accepted call to the records, of which its client is told next; never waits for them."""
+        if (feed := self.feed) is None:
+            return
+        if feed.qsize() >= FEED_MAX:
+            self.dropped += 1
+            return
+        feed.put(call)  # ahead of the line, so that who empties the file after a batch has it in the batch
+        request, plan = call.request, call.plan
+        file = plan.tool.file if plan is not None else None
+        line = _line((
+            call.session.id, call.id, request.tool, file.path if file else "", file.digest if file else "",
+            request.agent, request.agent_name, request.session_id, request.message_id, call.session.directory,
+            call.accepted_at,
+        ))  # fmt: skip
+        try:  # noqa: SIM105  # each call comes here
+            os.write(self.journal, b"%b\n" % line.encode())
+        except OSError:
+            pass  # no room; unless the daemon is killed, the call is recorded all the same
 
     def feed_records(self, item: object) -> None:
         """Hand something to the records; never waits for them."""

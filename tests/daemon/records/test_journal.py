@@ -1,0 +1,142 @@
+"""What was accepted since the last batch, when the daemon is killed before the next one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+from tests.daemon.records.kept import NOW, accepted, ended, put, recording
+
+from toolcelld.calls.outcomes.history import NO_FILE
+from toolcelld.records.journal import rows_left
+from toolcelld.records.ledger import Records
+from toolcelld.records.query import CallFilter
+from toolcelld.records.tables import OPEN_COLUMNS
+
+pytestmark = pytest.mark.anyio
+ALL: Final = CallFilter()
+
+
+def killed(records: Records, left: Path) -> None:
+    """Put what a daemon leaves, if it is killed now, into another directory."""
+    shutil.copytree(os.path.dirname(records.path), left)
+
+
+async def outcomes(directory: Path) -> dict[str, str]:
+    """Return how the calls ended, as the next daemon has it."""
+    async with recording(directory) as records:
+        found = [each.call for each in await records.calls(ALL, 100)]
+    assert len({call.call_id for call in found}) == len(found), "each is recorded once"
+    return {call.call_id: str(call.outcome) for call in found}
+
+
+@asynccontextmanager
+async def nothing_commits(records: Records) -> AsyncGenerator[None]:
+    """Keep the thread of the records from writing, as a slow disk does."""
+    await records.calls(ALL, 1)  # it is open, and idle
+    with closing(sqlite3.connect(records.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def test_a_call_whose_batch_is_not_committed_is_lost_and_not_forgotten(tmp_path: Path) -> None:
+    async with recording(tmp_path / "state") as records, nothing_commits(records):
+        put(records, accepted("c-1"), accepted("c-2"), ended("c-2"))
+        killed(records, tmp_path / "left")
+    assert await outcomes(tmp_path / "left") == {
+        "c-1": "internal (daemon_killed)",
+        "c-2": "internal (daemon_killed)",
+    }
+    assert not [*(tmp_path / "left").glob("*accepted-*")], "nobody needs them any more"
+
+
+async def test_what_is_recorded_is_not_recorded_again(tmp_path: Path) -> None:
+    async with recording(tmp_path / "state") as records:
+        await records.calls(ALL, 1)
+        put(records, accepted("c-1"), accepted("c-2"), ended("c-2"))
+        await records.calls(ALL, 1)
+        killed(records, tmp_path / "left")
+    lines = b"".join(path.read_bytes() for path in (tmp_path / "left").glob("*accepted-*")).splitlines()
+    assert len(lines) == 2
+    assert await outcomes(tmp_path / "left") == {"c-1": "internal (daemon_killed)", "c-2": "ok"}
+
+
+async def test_the_files_hold_the_calls_since_the_last_batch_but_one_and_go_with_the_daemon(
+    tmp_path: Path,
+) -> None:
+    async with recording(tmp_path) as records:
+        await records.calls(ALL, 1)
+        for batch in range(5):
+            put(records, *(accepted(f"c-{batch}-{number}") for number in range(10)))
+            await records.calls(ALL, 1)
+        held = [row[2] for row in rows_left(records.path, records.run)]
+        assert sorted(held) == sorted(f"c-4-{number}" for number in range(10))
+    assert not [*tmp_path.glob("*accepted-*")]
+
+
+async def test_a_call_is_recorded_where_nothing_can_be_written_to_the_journal(tmp_path: Path) -> None:
+    async with recording(tmp_path) as records:
+        await records.calls(ALL, 1)
+        cast("Any", records)._history.journal = NO_FILE
+        put(records, accepted("c-1"), ended("c-1"))
+        assert [each.call.call_id for each in await records.calls(ALL, 10)] == ["c-1"]
+
+
+def line(*values: object) -> bytes:
+    return json.dumps(values).encode() + b"\n"
+
+
+GOOD: Final = line("s-1", "good", *["x"] * (len(OPEN_COLUMNS) - 4), NOW)
+HOSTILE: Final = {
+    "torn": GOOD[: len(GOOD) // 2],
+    "no JSON": b"\xff\x00{]\n",
+    "no list": b"7\n",
+    "deep": b"[" * 100_000 + b"\n",
+    "too few": line("s-1", "c-1", NOW),
+    "no text": line("s-1", {}, *["x"] * (len(OPEN_COLUMNS) - 4), NOW),
+    "no time": line("s-1", "c-1", *["x"] * (len(OPEN_COLUMNS) - 4), "now"),
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_what_is_no_line_of_ours_is_left_out(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "r.accepted-7-1").write_bytes(content)
+    (tmp_path / "r.accepted-7-2").write_bytes(GOOD)
+    assert [row[:3] for row in rows_left(str(tmp_path / "r"), 7)] == [(7, "s-1", "good")]
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _link(path: Path) -> None:
+    (path.parent / "elsewhere").write_bytes(GOOD)
+    path.symlink_to(path.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("make", [_fifo, _link, Path.mkdir], ids=["fifo", "link", "directory"])
+def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "r.accepted-7-1")
+    assert rows_left(str(tmp_path / "r"), 7) == []
+    if make is _fifo:
+        os.unlink(tmp_path / "r.accepted-7-1")
+
+
+async def test_files_of_others_that_are_alive_stay(tmp_path: Path) -> None:
+    async with recording(tmp_path) as one:
+        await one.calls(ALL, 1)
+        async with recording(tmp_path) as other:
+            put(other, accepted("c-1"))
+            await other.calls(ALL, 1)
+        put(one, accepted("c-2"))
+        await one.calls(ALL, 1)
+        assert [row[2] for row in rows_left(one.path, one.run)] == ["c-2"]
