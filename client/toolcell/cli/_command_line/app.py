@@ -1,48 +1,35 @@
-"""The command-line interface: declares every command with its arguments and options, and calls its implementation.
-
-A command imports its implementation when it runs, so that `toolcell version` and `--help` load neither grpc nor rich.
-"""
+"""The command-line interface: every command with its words, and the function that does it."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from toolcell.cli._command_line import calling
 from toolcell.cli._command_line import completion as completing
-from toolcell.cli._command_line.help import Command, Commands
+from toolcell.cli._command_line.declaring import (
+    AllowAll,
+    AnySession,
+    AnyTool,
+    Arguments,
+    Limit,
+    ProjectDirectory,
+    Since,
+    TokenEnv,
+    TokenFile,
+    ToolName,
+    ToolOrFile,
+    Until,
+    entries,
+    seconds,
+    time_limit,
+    verb,
+)
+from toolcell.cli._command_line.help import Commands
 from toolcell.cli._command_line.subcommands import config_app, mcp_app, opencode_app, service_app
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.options import Ending, HttpOptions, command, everywhere
-
-__all__ = ["app"]
-
-ToolOption: TypeAlias = Annotated[
-    str, typer.Option("--tool", help="Only of this tool.", autocompletion=completing.tools)
-]
-SessionOption: TypeAlias = Annotated[
-    str, typer.Option("--session", help="Only of this session.", autocompletion=completing.sessions)
-]
-SinceOption: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        metavar="S", parser=calling.seconds, help='Only of the last S seconds, or "10m", "2h", "7d".'
-    ),
-]
-UntilOption: TypeAlias = Annotated[
-    float | None, typer.Option(metavar="S", parser=calling.seconds, help="Only of before that time ago.")
-]
-LimitOption: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "-n",
-        metavar="N",
-        parser=calling.rows,
-        help="At most N, up to 1000; default: 100.",
-        show_default=False,
-    ),
-]
+from toolcell.cli._ui.options import Ending, HttpOptions, everywhere
 
 app = typer.Typer(
     name="toolcell",
@@ -55,490 +42,427 @@ app = typer.Typer(
 )
 
 app.callback()(everywhere)
-for name, function in (("call", calling.call), ("dev", calling.dev), ("test", calling.run_tests)):
-    app.command(name, cls=Command)(function)
+for name, words in (
+    ("mcp", mcp_app),
+    ("opencode", opencode_app),
+    ("config", config_app),
+    ("service", service_app),
+):
+    app.add_typer(words, name=name)
 
 
-@app.command(cls=Command)
-@command
+@verb(app)
+def call(
+    context: CommandContext,
+    tool: Annotated[
+        str,
+        Argument(
+            help="A tool's name, or a file: ./lint.py, ./orders.py:total.", autocompletion=completing.tools
+        ),
+    ],
+    words: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="key=value",
+            help="key=text, key=@FILE for the text of a file, key=@- for stdin, 'key:=JSON' or key:=@FILE; repeat a key to pass an array.",
+        ),
+    ] = None,
+    arguments: Arguments = None,
+    timeout: Annotated[
+        float | None,
+        Option(
+            metavar="S", parser=time_limit, help='Time limit including the queue: seconds, or "500ms", "2m".'
+        ),
+    ] = None,
+    allow_all: AllowAll = False,
+    private: Annotated[
+        bool, Option("--private", help="Use a private daemon that ends with the command.")
+    ] = False,
+    session: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="Call in the session of this name, which is kept for later commands: 30 minutes.",
+        ),
+    ] = None,
+    events: Annotated[
+        bool, Option("--events", help="Print each event as a line of JSON, the outcome last.")
+    ] = False,
+) -> Ending:
+    """Call a tool. Only its result is written to stdout."""
+    from toolcell.cli.calls.call import CallOptions, call
+
+    options = CallOptions(
+        tool=tool,
+        words=words or (),
+        arguments=arguments,
+        timeout_seconds=timeout,
+        allow_all=allow_all,
+        private=private,
+        events=events,
+        session=session,
+    )
+    return call(context, options)
+
+
+@verb(app)
+def dev(
+    context: CommandContext,
+    tool: Annotated[
+        str | None,
+        Argument(help="Call this tool, or this file, again on each change.", autocompletion=completing.tools),
+    ] = None,
+    words: Annotated[
+        list[str] | None, Argument(metavar="key=value", help="Its arguments, as for call.")
+    ] = None,
+    arguments: Arguments = None,
+    timeout: Annotated[
+        float | None,
+        Option(metavar="S", parser=time_limit, help='Time limit of each call: seconds, or "500ms", "2m".'),
+    ] = None,
+    allow_all: AllowAll = False,
+) -> Ending:
+    """Watch the tools of the directory: show what each save changes, and run a call again."""
+    from toolcell.cli.authoring.dev import DevOptions, dev
+
+    options = DevOptions(
+        tool=tool, words=words or (), arguments=arguments, timeout_seconds=timeout, allow_all=allow_all
+    )
+    return dev(context, options)
+
+
+@verb(app, "authoring.test.test", name="test")
+def run_tests(
+    context: CommandContext,
+    files: Annotated[
+        list[str] | None,
+        Argument(help="Test files, or tool files with tests; default: the tests of all tools here."),
+    ] = None,
+    timeout_seconds: Annotated[
+        float | None,
+        Option(
+            "--timeout",
+            metavar="S",
+            parser=time_limit,
+            help='Time limit for the tests of each tool: seconds, or "500ms", "2m".',
+        ),
+    ] = None,
+    allow_all: AllowAll = False,
+) -> None:
+    """Run the tests of tools, each in the cell of its tool: what the tool may not do, its tests may not."""
+
+
+@verb(app, "authoring.tools.tools")
 def tools(
     context: CommandContext,
     name: Annotated[
         str | None,
-        typer.Argument(help="Show this tool with its schema and settings.", autocompletion=completing.tools),
+        Argument(help="Show this tool with its schema and settings.", autocompletion=completing.tools),
     ] = None,
-) -> Ending:
+) -> None:
     """List the tools of the directory, or show one."""
-    from toolcell.cli.authoring import tools
-
-    return tools.tools(context, name)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "authoring.tools.check")
 def check(
     context: CommandContext,
-    files: Annotated[
-        list[str] | None, typer.Argument(help="Check only these files, in any directory.")
-    ] = None,
-) -> Ending:
+    files: Annotated[list[str] | None, Argument(help="Check only these files, in any directory.")] = None,
+) -> None:
     """Load the tool files and report what is broken."""
-    from toolcell.cli.authoring import tools
-
-    return tools.check(context, files or ())
 
 
-@app.command(cls=Command)
-@command
-def status(context: CommandContext) -> Ending:
+@verb(app, "operation.status.status")
+def status(context: CommandContext) -> None:
     """Show whether a daemon runs, what it does, and where its files are."""
-    from toolcell.cli.operation import status as daemon
-
-    return daemon.status(context)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "calls.listing.calls")
 def calls(
     context: CommandContext,
     call: Annotated[
-        str | None, typer.Argument(help="A call id or a prefix of it.", autocompletion=completing.calls)
+        str | None, Argument(help="A call id or a prefix of it.", autocompletion=completing.calls)
     ] = None,
-    tool: ToolOption = "",
-    session: SessionOption = "",
-    agent: Annotated[str, typer.Option(help="Only of this agent, as AGENT shows it.")] = "",
+    tool: AnyTool = "",
+    session: AnySession = "",
+    agent: Annotated[str, Option(help="Only of this agent, as AGENT shows it.")] = "",
     outcome: Annotated[
-        str, typer.Option(metavar="KIND|CAUSE", help="Only those that ended so, as STATE shows it.")
+        str, Option(metavar="KIND|CAUSE", help="Only those that ended so, as STATE shows it.")
     ] = "",
-    since: SinceOption = None,
-    until: UntilOption = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that did not end well.")] = False,
-    limit: LimitOption = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing calls as they end.")] = False,
-) -> Ending:
+    since: Since = None,
+    until: Until = None,
+    failed: Annotated[bool, Option("--failed", help="Only those that did not end well.")] = False,
+    limit: Limit = None,
+    follow: Annotated[bool, Option("-f", "--follow", help="Keep printing calls as they end.")] = False,
+) -> None:
     """List running and earlier calls, or show the history of one."""
-    from toolcell.cli._command_line import records
-    from toolcell.cli.calls import listing
-
-    request = records.calls_request(
-        tool=tool,
-        session=session,
-        agent=agent,
-        outcome=outcome,
-        failed=failed,
-        since=since,
-        until=until,
-        limit=limit,
-    )
-    return listing.calls(context, call, request, follow=follow)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "calls.events.events")
 def events(
     context: CommandContext,
     kind: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help='Only of this type, such as "worker.dead".')
+        str, Option("--type", metavar="TYPE", help='Only of this type, such as "worker.dead".')
     ] = "",
-    tool: ToolOption = "",
-    session: SessionOption = "",
-    since: SinceOption = None,
-    until: UntilOption = None,
-    limit: LimitOption = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new events.")] = False,
-) -> Ending:
+    tool: AnyTool = "",
+    session: AnySession = "",
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = None,
+    follow: Annotated[bool, Option("-f", "--follow", help="Keep printing new events.")] = False,
+) -> None:
     """Show what has happened: sessions, deaths of workers, starts and ends of the daemon, decisions."""
-    from toolcell.cli._command_line import records
-    from toolcell.cli.calls import events
-
-    request = records.events_request(
-        kind=kind, tool=tool, session=session, since=since, until=until, limit=limit
-    )
-    return events.events(context, request, follow=follow)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "calls.events.audit")
 def audit(
     context: CommandContext,
-    tool: ToolOption = "",
-    since: SinceOption = None,
-    until: UntilOption = None,
-    limit: LimitOption = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new decisions.")] = False,
-) -> Ending:
+    tool: AnyTool = "",
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = None,
+    follow: Annotated[bool, Option("-f", "--follow", help="Keep printing new decisions.")] = False,
+) -> None:
     """Show what people have decided: trust, aborts, reloads and the like."""
-    from toolcell.cli._command_line import records
-    from toolcell.cli.calls import events
-
-    request = records.events_request(kind=events.DECISIONS, tool=tool, since=since, until=until, limit=limit)
-    return events.events(context, request, follow=follow)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "calls.listing.sessions")
 def sessions(
     context: CommandContext,
     session: Annotated[
-        str | None, typer.Argument(help="A session id or a prefix of it.", autocompletion=completing.sessions)
+        str | None, Argument(help="A session id or a prefix of it.", autocompletion=completing.sessions)
     ] = None,
-) -> Ending:
+) -> None:
     """List the sessions, or show one with its calls."""
-    from toolcell.cli.calls import listing
-
-    return listing.sessions(context, session)
 
 
-@app.command(cls=Command)
-@command
-def ps(context: CommandContext) -> Ending:
+@verb(app, "calls.listing.ps")
+def ps(context: CommandContext) -> None:
     """List the worker processes."""
-    from toolcell.cli.calls import listing
-
-    return listing.ps(context)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "calls.output.output")
 def output(
     context: CommandContext,
-    output: Annotated[
-        str, typer.Argument(help="An output id, as the call has printed it, or a prefix of it.")
-    ],
+    output: Annotated[str, Argument(help="An output id, as the call has printed it, or a prefix of it.")],
     lines: Annotated[
-        str | None, typer.Option(metavar="A:B", help="Lines A to B, counted from 1, both included.")
+        str | None, Option(metavar="A:B", help="Lines A to B, counted from 1, both included.")
     ] = None,
     extent: Annotated[
-        str | None, typer.Option("--bytes", metavar="A:B", help="Bytes A to B, counted from 0, B excluded.")
+        str | None, Option("--bytes", metavar="A:B", help="Bytes A to B, counted from 0, B excluded.")
     ] = None,
-) -> Ending:
+) -> None:
     """Print the full text of an output that was truncated."""
-    from toolcell.cli.calls import output as reading
-
-    return reading.output(context, output, lines, extent)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "calls.output.logs")
 def logs(
     context: CommandContext,
     subject: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[TOOL|CALL]",
             help="Show only this tool or call.",
             autocompletion=completing.tools_and_calls,
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
-    entries: Annotated[
+    follow: Annotated[bool, Option("-f", "--follow", help="Keep printing new lines.")] = False,
+    count: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "-n",
             metavar="N",
-            parser=calling.entries,
+            parser=entries,
             help="Show the last N entries, at most 10000; default: 100, and all with --since.",
         ),
     ] = None,
     since: Annotated[
         float | None,
-        typer.Option(
-            metavar="S", parser=calling.seconds, help='Only entries of the last S seconds, or "10m", "2h".'
-        ),
+        Option(metavar="S", parser=seconds, help='Only entries of the last S seconds, or "10m", "2h".'),
     ] = None,
-) -> Ending:
+) -> None:
     """Show what tools printed and logged, with tracebacks."""
-    from toolcell.cli.calls import output as reading
-
-    return reading.logs(context, subject, follow, entries, since)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "operation.control.abort")
 def abort(
     context: CommandContext,
     calls: Annotated[
-        list[str] | None,
-        typer.Argument(help="Call ids or prefixes of them.", autocompletion=completing.calls),
+        list[str] | None, Argument(help="Call ids or prefixes of them.", autocompletion=completing.calls)
     ] = None,
-    tool: Annotated[str, typer.Option(help="All calls of this tool.", autocompletion=completing.tools)] = "",
+    tool: Annotated[str, Option(help="All calls of this tool.", autocompletion=completing.tools)] = "",
     session: Annotated[
-        str,
-        typer.Option(
-            help="All calls of this session, or of --tool in it.", autocompletion=completing.sessions
-        ),
+        str, Option(help="All calls of this session, or of --tool in it.", autocompletion=completing.sessions)
     ] = "",
-    every: Annotated[bool, typer.Option("--all", help="All calls of all sessions.")] = False,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Told to the agents in the outcomes.")] = "",
-) -> Ending:
+    every: Annotated[bool, Option("--all", help="All calls of all sessions.")] = False,
+    reason: Annotated[str, Option(metavar="TEXT", help="Told to the agents in the outcomes.")] = "",
+) -> None:
     """Abort calls that wait or run."""
-    from toolcell.cli.operation import control
-
-    return control.abort(context, calls or (), tool=tool, session_id=session, every=every, reason=reason)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "operation.control.disable")
 def disable(
     context: CommandContext,
-    tool: Annotated[str, typer.Argument(help="A tool name.", autocompletion=completing.tools)],
+    tool: ToolName,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Told to who calls it, and in the outcomes of its calls.")
+        str, Option(metavar="TEXT", help="Told to who calls it, and in the outcomes of its calls.")
     ] = "",
-) -> Ending:
+) -> None:
     """Take a tool out of use everywhere: end its calls and refuse new ones, until it is enabled."""
-    from toolcell.cli.operation import control
-
-    return control.disable(context, tool, reason)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "operation.control.enable")
 def enable(
     context: CommandContext,
-    tool: Annotated[
-        str, typer.Argument(help="The name of a disabled tool.", autocompletion=completing.tools)
-    ],
-) -> Ending:
+    tool: Annotated[str, Argument(help="The name of a disabled tool.", autocompletion=completing.tools)],
+) -> None:
     """Let a disabled tool be offered and run again."""
-    from toolcell.cli.operation import control
-
-    return control.enable(context, tool)
 
 
-@app.command(cls=Command)
-@command
-def reload(context: CommandContext) -> Ending:
+@verb(app, "operation.control.reload")
+def reload(context: CommandContext) -> None:
     """Reload the configuration and rescan the tools."""
-    from toolcell.cli.operation import control
-
-    return control.reload(context)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "operation.control.restart")
 def restart(
     context: CommandContext,
     tool: Annotated[
         str | None,
-        typer.Argument(help="Retire only the workers of this tool's file.", autocompletion=completing.tools),
+        Argument(help="Retire only the workers of this tool's file.", autocompletion=completing.tools),
     ] = None,
-) -> Ending:
+) -> None:
     """Retire the workers, so that the next call starts a new one."""
-    from toolcell.cli.operation import control
-
-    return control.restart(context, tool)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "operation.trust.explain")
 def explain(
     context: CommandContext,
-    tool: Annotated[str, typer.Argument(help="A tool name.", autocompletion=completing.tools)],
+    tool: ToolName,
     subject: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[PATH|HOST|PROGRAM|VARIABLE]",
             help="Tell only whether it may reach this; a path has a slash, a host has a dot, a variable is in capitals.",
         ),
     ] = None,
-) -> Ending:
+) -> None:
     """Show what a tool may reach, which rule says so, and what would change it."""
-    from toolcell.cli.operation import trust
-
-    return trust.explain(context, tool, subject or "")
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "operation.trust.trust")
 def trust(
     context: CommandContext,
-    project: Annotated[
-        str,
-        typer.Argument(
-            metavar="[DIR]", help="The project directory; default: the current one.", show_default=False
-        ),
-    ] = ".",
-    digest: Annotated[
-        bool, typer.Option("--digest", help="Trust only the current code; a change revokes the trust.")
+    project: ProjectDirectory = ".",
+    pinned: Annotated[
+        bool, Option("--digest", help="Trust only the current code; a change revokes the trust.")
     ] = False,
-    show: Annotated[
-        bool, typer.Option("--show", help="Show what the tools ask for without granting it.")
-    ] = False,
-    everything: Annotated[bool, typer.Option("--list", help="List the trusted projects.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke trust.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Grant what is asked for without a question.")] = False,
-) -> Ending:
+    show: Annotated[bool, Option("--show", help="Show what the tools ask for without granting it.")] = False,
+    listed: Annotated[bool, Option("--list", help="List the trusted projects.")] = False,
+    revoke: Annotated[bool, Option("--revoke", help="Revoke trust.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Grant what is asked for without a question.")] = False,
+) -> None:
     """Show what a project's tools ask for, and grant it after a question."""
-    from toolcell.cli.operation import trust
-
-    if everything:
-        return trust.trusted(context)
-    return trust.trust(context, project, pinned=digest, show=show, revoke=revoke, yes=yes)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "authoring.prepare.prepare")
 def prepare(
     context: CommandContext,
-    project: Annotated[
-        str,
-        typer.Argument(
-            metavar="[DIR]",
-            help="The project directory; default: the current one.",
-            show_default=False,
-        ),
-    ] = ".",
+    project: ProjectDirectory = ".",
     remove_unused: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--remove-unused",
             help="Install nothing; remove the packages that no tool file asks for any more.",
         ),
     ] = False,
-) -> Ending:
+) -> None:
     """Install the packages that the tools of a directory ask for."""
-    from toolcell.cli.authoring import prepare
-
-    return prepare.prepare(context, project, remove_unused=remove_unused)
 
 
-@app.command(cls=Command)
-@command
-def doctor(context: CommandContext) -> Ending:
+@verb(app, "operation.trust.doctor")
+def doctor(context: CommandContext) -> None:
     """Show which sandbox layers this host supports, and what is missing."""
-    from toolcell.cli.operation import trust
-
-    return trust.doctor(context)
 
 
-@app.command(cls=Command)
-@command
-def release(
-    context: CommandContext,
-    tool: Annotated[
-        str, typer.Argument(help="A tool name, or the path of its file.", autocompletion=completing.tools)
-    ],
-) -> Ending:
+@verb(app, "operation.control.release")
+def release(context: CommandContext, tool: ToolOrFile) -> None:
     """Release a tool from quarantine, so that it can run again."""
-    from toolcell.cli.operation import control
-
-    return control.release(context, tool)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "operation.control.quarantine")
 def quarantine(
     context: CommandContext,
-    tool: Annotated[
-        str, typer.Argument(help="A tool name, or the path of its file.", autocompletion=completing.tools)
-    ],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Told to who calls it.")] = "",
-) -> Ending:
+    tool: ToolOrFile,
+    reason: Annotated[str, Option(metavar="TEXT", help="Told to who calls it.")] = "",
+) -> None:
     """Start no worker for a tool's file until it is released or changed; calls that run go on."""
-    from toolcell.cli.operation import control
-
-    return control.quarantine(context, tool, reason)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "operation.control.drain")
 def drain(
     context: CommandContext,
-    off: Annotated[bool, typer.Option("--off", help="Accept calls again.")] = False,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Told to who calls a tool meanwhile.")] = "",
-) -> Ending:
+    off: Annotated[bool, Option("--off", help="Accept calls again.")] = False,
+    reason: Annotated[str, Option(metavar="TEXT", help="Told to who calls a tool meanwhile.")] = "",
+) -> None:
     """Refuse new calls and wait until none runs; the daemon stays so until it is stopped, or --off."""
-    from toolcell.cli.operation import control
-
-    return control.drain(context, reason, off=off)
 
 
-@app.command("log-level", cls=Command)
-@command
+@verb(app, "operation.control.log_level", name="log-level")
 def log_level(
     context: CommandContext,
-    level: Annotated[str, typer.Argument(metavar="debug|info|warning|error", help="The level.")],
+    level: Annotated[str, Argument(metavar="debug|info|warning|error", help="The level.")],
     duration: Annotated[
         float | None,
-        typer.Option(
+        Option(
             "--for",
             metavar="S",
-            parser=calling.seconds,
+            parser=seconds,
             help='For how long: seconds, or "10m", "2h"; default: 10m.',
         ),
     ] = None,
-) -> Ending:
+) -> None:
     """Have the daemon log more, or less, for a time."""
-    from toolcell.cli.operation import control
-
-    return control.log_level(context, level, duration)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "operation.program.serve")
 def serve(
     context: CommandContext,
-    state: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The directory for outputs and records.")
-    ] = None,
+    state: Annotated[str | None, Option(metavar="DIR", help="The directory for outputs and records.")] = None,
     config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Use this configuration file instead of the user's.")
+        str | None, Option(metavar="FILE", help="Use this configuration file instead of the user's.")
     ] = None,
-    idle_exit: Annotated[
+    idle_exit_seconds: Annotated[
         float | None,
-        typer.Option(
+        Option(
+            "--idle-exit",
             metavar="S",
-            parser=calling.seconds,
+            parser=seconds,
             help='Exit after this time without a session: seconds, or "10m", "2h".',
         ),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", hidden=True)] = False,  # for the plugin of OpenCode
-) -> Ending:
+    detach: Annotated[bool, Option("--detach", hidden=True)] = False,  # for the plugin of OpenCode
+) -> None:
     """Run the daemon in the foreground."""
-    from toolcell.cli.operation import program
-
-    return program.serve(context, state, config, idle_exit, detach=detach)
 
 
-@app.command(cls=Command)
-@command
-def stop(context: CommandContext) -> Ending:
+@verb(app, "operation.status.stop")
+def stop(context: CommandContext) -> None:
     """Stop the daemon; running calls get ten seconds to end."""
-    from toolcell.cli.operation import status as daemon
-
-    return daemon.stop(context)
 
 
-app.add_typer(config_app, name="config")
-app.add_typer(mcp_app, name="mcp")
-app.add_typer(opencode_app, name="opencode")
-app.add_typer(service_app, name="service")
-
-
-@app.command(cls=Command)
-@command
-def bridge(context: CommandContext) -> Ending:
+@verb(app, "adapters.bridge.bridge")
+def bridge(context: CommandContext) -> None:
     """Carry calls as JSON lines on stdin and stdout, for adapters in any language."""
-    from toolcell.cli.adapters import bridge
-
-    return bridge.bridge(context)
 
 
-@app.command(cls=Command)
-@command
+@verb(app)
 def http(
     context: CommandContext,
     address: Annotated[
-        str,
-        typer.Argument(metavar="[HOST:]PORT|PATH", help="Where to listen: a port, or the path of a socket."),
+        str, Argument(metavar="[HOST:]PORT|PATH", help="Where to listen: a port, or the path of a socket.")
     ] = "8138",
-    token_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The file with the token; created if missing.")
-    ] = None,
-    token_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The environment variable with the token.")
-    ] = None,
+    token_file: TokenFile = None,
+    token_env: TokenEnv = None,
 ) -> Ending:
     """Serve the tools of the directory as JSON over HTTP, for programs of any language."""
     from toolcell.cli.adapters import http
@@ -546,58 +470,44 @@ def http(
     return http.http(context, HttpOptions(address, token_file, token_env, "http.token", "http "))
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "authoring.new.init")
 def init(
     context: CommandContext,
     file: Annotated[
-        str | None, typer.Argument(help="A path, or a name below .toolcell/tools; default: hello.")
+        str | None, Argument(help="A path, or a name below .toolcell/tools; default: hello.")
     ] = None,
-) -> Ending:
+) -> None:
     """Write an example tool and print the command that calls it."""
-    from toolcell.cli.authoring import new
-
-    return new.new(context, "python", file, command="toolcell init")
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "authoring.new.new")
 def new(
     context: CommandContext,
     kind: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="KIND",
             help="python, json, factory, fastmcp or typescript.",
             autocompletion=completing.kinds,
         ),
     ],
     file: Annotated[
-        str | None, typer.Argument(help="A path, or a name for the directory of that kind; default: hello.")
+        str | None, Argument(help="A path, or a name for the directory of that kind; default: hello.")
     ] = None,
-) -> Ending:
+) -> None:
     """Write an example of a kind of tool and print the command that calls it."""
-    from toolcell.cli.authoring import new
-
-    return new.new(context, kind, file)
 
 
-@app.command(cls=Command)
-@command
-def version(context: CommandContext) -> Ending:
+@verb(app, "operation.program.version")
+def version(context: CommandContext) -> None:
     """Print the version of Toolcell."""
-    from toolcell.cli.operation import program
-
-    return program.version(context)
 
 
-@app.command(cls=Command)
-@command
+@verb(app, "_command_line.completion.completion")
 def completion(
     context: CommandContext,
     shell: Annotated[
-        str, typer.Argument(metavar="bash|zsh|fish", help="The shell.", autocompletion=completing.shells)
+        str, Argument(metavar="bash|zsh|fish", help="The shell.", autocompletion=completing.shells)
     ],
-) -> Ending:
+) -> None:
     """Print a script that makes a shell complete commands, options, tools and calls."""
-    return completing.print_script(context, shell)

@@ -29,7 +29,7 @@ def prepare() -> None:
     get_completion_inspect_parameters()
 
 
-def print_script(context: CommandContext, shell: str) -> Exit:
+def completion(context: CommandContext, shell: str) -> Exit:
     """Print what makes a shell ask for completions."""
     if shell not in SHELLS:
         raise Failure(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from time import time_ns
 from typing import TYPE_CHECKING, Final
 
 from toolcell._units import format_seconds
@@ -23,6 +24,17 @@ def time_of(time: Timestamp | Record) -> datetime | None:
         return _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000) if known else None
     except OverflowError:
         return None
+
+
+def time_ago(seconds: float | None) -> Timestamp | None:
+    """Return a time of the wire that is so many seconds before now; None for None."""
+    if seconds is None:
+        return None
+    from google.protobuf.timestamp_pb2 import Timestamp  # late: `quick` prints by this module, and needs none
+
+    moment = Timestamp()
+    moment.FromNanoseconds(max(0, time_ns() - int(seconds * 1e9)))
+    return moment
 
 
 def ago(time: datetime | None, now: datetime) -> str:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_args
 
 import typer
 
@@ -115,9 +115,11 @@ def command(function: Callable[..., Ending]) -> Callable[..., None]:
         if context.invoked_subcommand is not None:  # it is the word before a command, and that one runs
             context.obj = invocation
             return
+        own |= {name: () for name in lists if own[name] is None}
         raise typer.Exit(_run(lambda: function(invocation, **own), invocation))
 
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    lists = [word.name for word in own if list[str] in get_args(get_args(word.annotation)[0])]
     common = [
         inspect.Parameter(
             name,

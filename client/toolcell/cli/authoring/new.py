@@ -148,6 +148,11 @@ KINDS: Mapping[str, _Example] = {
 }
 
 
+def init(context: CommandContext, file: str | None) -> Exit:
+    """Write an example in Python, for those who have none yet."""
+    return new(context, "python", file, command="toolcell init")
+
+
 def new(context: CommandContext, kind: str, file: str | None, *, command: str = "") -> Exit:
     """Write an example.
 

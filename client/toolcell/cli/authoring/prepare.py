@@ -17,15 +17,15 @@ from toolcell_proto.v1 import operator_pb2 as op
 ENDINGS = {"failed": Exit.FAILED, "refused": Exit.REFUSED}
 
 
-async def prepare(context: CommandContext, directory: str, *, remove_unused: bool = False) -> Exit:
+async def prepare(context: CommandContext, project: str, *, remove_unused: bool = False) -> Exit:
     """Install what the tools of a directory ask for; exits with 1 where a part of it failed, 3 where one was refused.
 
     Args:
         context: The command line.
-        directory: A directory; its tools are the project's and the user's own.
+        project: A directory; its tools are the project's and the user's own.
         remove_unused: Whether to remove what no tool file of any directory asks for, and install nothing.
     """
-    directory = os.path.abspath(directory)  # noqa: ASYNC240  # it looks at no disk
+    directory = os.path.abspath(project)  # noqa: ASYNC240  # it looks at no disk
     places: dict[str, op.PrepareResponse] = {}
     async with daemon(context) as found, operate(found) as client:
         request = op.PrepareRequest(directory=directory, remove_unused=remove_unused)

@@ -6,29 +6,47 @@ Both read the records of the daemon, which go back beyond its start. With `--fol
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import Any
 
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit
-from toolcell.cli._ui.format import clean, time_of
+from toolcell.cli._ui.format import clean, time_ago, time_of
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import Terminal
 from toolcell_proto.v1 import operator_pb2 as op
 
-DECISIONS: Final = "decision."
-"""What the types of decisions begin with."""
+
+async def audit(context: CommandContext, **words: Any) -> Exit:
+    """What people have decided, the newest last; the words are those of `events`."""
+    return await events(context, kind="decision.", session="", **words)
 
 
-async def events(context: CommandContext, request: op.ListEventsRequest, *, follow: bool = False) -> Exit:
+async def events(
+    context: CommandContext,
+    *,
+    kind: str,
+    session: str,
+    since: float | None,
+    until: float | None,
+    follow: bool,
+    **filters: Any,
+) -> Exit:
     """What has happened, the newest last.
 
     Args:
         context: The command's options.
-        request: Which events.
+        kind: Their type, or how it begins where it ends with a dot; "" for all.
+        session: Of this session; "" for all.
+        since: Of the last so many seconds; None for all.
+        until: Before so many seconds ago; None for all.
         follow: Whether to print new events until interrupted.
+        filters: The other fields of the request.
     """
+    request = op.ListEventsRequest(
+        type=kind, session_id=session, since=time_ago(since), until=time_ago(until), **filters
+    )
     async with operator(context) as client:
         listed = await client.ask(client.operator.ListEvents, request)
         found = list(reversed(listed.events))

@@ -14,7 +14,7 @@ from toolcell._units import format_bytes
 from toolcell.cli._ui.answers import outcome_of, print_calls, print_ended, print_story, print_workers
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.format import ago, clean, time_of
+from toolcell.cli._ui.format import ago, clean, time_ago, time_of
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts, print_table
@@ -24,21 +24,27 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 async def calls(
     context: CommandContext,
-    call_id: str | None,
-    request: op.ListCallsRequest | None = None,
+    call: str | None,
     *,
-    follow: bool = False,
+    session: str,
+    since: float | None,
+    until: float | None,
+    follow: bool,
+    **filters: Any,
 ) -> Exit:
     """Running and earlier calls, or the whole story of one.
 
     Args:
         context: The command's options.
-        call_id: The one whose story is wanted; None for a list.
-        request: Which calls; default: the last hundred.
+        call: The id of the one whose story is wanted; None for a list.
+        session: Only those of this session; default: "", of all.
+        since: Only those of the last so many seconds; None for all.
+        until: Only those before so many seconds ago; None for all.
         follow: Whether to print calls as they end until interrupted.
+        filters: The other fields of the request.
     """
-    request = request or op.ListCallsRequest()
-    if call_id is not None and (follow or request != op.ListCallsRequest()):
+    request = op.ListCallsRequest(session_id=session, since=time_ago(since), until=time_ago(until), **filters)
+    if call is not None and (follow or request != op.ListCallsRequest()):
         raise Failure(
             Exit.USAGE, "usage", "One call is shown whole.", "Leave out its id, or the other options."
         )
@@ -49,8 +55,8 @@ async def calls(
                 print_json(_record(ended.call)) if context.as_json else print_ended(ended.call)
                 sys.stdout.flush()
             return Exit.OK
-        if call_id is not None:
-            answer = await client.ask(client.operator.GetCall, op.GetCallRequest(call_id=call_id))
+        if call is not None:
+            answer = await client.ask(client.operator.GetCall, op.GetCallRequest(call_id=call))
             print_json(record(answer) | {"call": _record(answer.call)}) if context.as_json else print_story(
                 answer
             )
@@ -71,15 +77,13 @@ def _record(call: pb.CallInfo) -> dict[str, Any]:
     return known | {"outcome": outcome.to_dict() if outcome is not None else None}
 
 
-async def sessions(context: CommandContext, session_id: str | None) -> Exit:
+async def sessions(context: CommandContext, session: str | None) -> Exit:
     """The sessions, or one with its calls."""
     async with operator(context) as client:
         found = (
-            await client.ask(
-                client.operator.ListSessions, op.ListSessionsRequest(session_id=session_id or "")
-            )
+            await client.ask(client.operator.ListSessions, op.ListSessionsRequest(session_id=session or ""))
         ).sessions
-        if session_id is None:
+        if session is None:
             _list_sessions(context, found)
             return Exit.OK
         if len(found) != 1:
@@ -87,7 +91,7 @@ async def sessions(context: CommandContext, session_id: str | None) -> Exit:
             raise Failure(
                 Exit.REFUSED,
                 "unknown_session",
-                f"{what} with {clean(session_id)!r}.",
+                f"{what} with {clean(session)!r}.",
                 "See: toolcell sessions",
             )
         request = op.ListCallsRequest(session_id=found[0].session_id)
@@ -95,17 +99,17 @@ async def sessions(context: CommandContext, session_id: str | None) -> Exit:
     if context.as_json:
         print_json({"session": record(found[0]), "calls": [_record(call) for call in running]})
         return Exit.OK
-    session = found[0]
+    (shown,) = found
     print_facts(
         [
-            ("session", session.session_id),
-            ("state", session.state),
-            ("agent", session.agent),
-            ("directory", session.directory),
-            ("opened", ago(time_of(session.opened), datetime.now(UTC))),
-            ("calls", f"{session.calls} waiting or running, {session.calls_ended} ended"),
-            ("catalog", f"generation {session.generation}"),
-            ("kept", f"{format_bytes(session.retained_bytes)} that its agent has not acknowledged"),
+            ("session", shown.session_id),
+            ("state", shown.state),
+            ("agent", shown.agent),
+            ("directory", shown.directory),
+            ("opened", ago(time_of(shown.opened), datetime.now(UTC))),
+            ("calls", f"{shown.calls} waiting or running, {shown.calls_ended} ended"),
+            ("catalog", f"generation {shown.generation}"),
+            ("kept", f"{format_bytes(shown.retained_bytes)} that its agent has not acknowledged"),
         ]
     )
     print()

@@ -8,13 +8,12 @@ from __future__ import annotations
 import base64
 import codecs
 import sys
-import time
 from typing import Any
 
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext, daemon, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.format import clean, time_of
+from toolcell.cli._ui.format import clean, time_ago, time_of
 from toolcell.cli._ui.json_output import output_record, record
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import Terminal
@@ -26,9 +25,9 @@ TRACEBACK = "Traceback (most recent call last):"
 TRIPLE_BYTES = 3  # what base64 turns into whole characters
 
 
-async def output(context: CommandContext, output_id: str, lines: str | None, extent: str | None) -> Exit:
+async def output(context: CommandContext, output: str, lines: str | None, extent: str | None) -> Exit:
     """An output that was cut, whole or a range of it, to stdout as it comes."""
-    request = pb.ReadOutputRequest(output_id=output_id)
+    request = pb.ReadOutputRequest(output_id=output)
     if lines is not None and extent is not None:
         raise Failure(
             Exit.USAGE, "usage", "--lines and --bytes exclude each other.", "Leave one of them out."
@@ -85,8 +84,8 @@ async def logs(
     context: CommandContext,
     subject: str | None,
     follow: bool,
-    entries: int | None = None,
-    since_seconds: float | None = None,
+    count: int | None = None,
+    since: float | None = None,
 ) -> Exit:
     """What tools printed and logged.
 
@@ -94,12 +93,12 @@ async def logs(
         context: The command's options.
         subject: A tool or a call; None for all.
         follow: Whether to print new entries until interrupted.
-        entries: The largest number of earlier entries; default: 100, and all with `since_seconds`.
-        since_seconds: The age of the oldest entry; default: any.
+        count: The largest number of earlier entries; default: 100, and all with `since`.
+        since: In seconds, The age of the oldest entry; default: any.
     """
-    request = op.TailLogsRequest(tool_or_call=subject or "", follow=follow, lines=entries)
-    if since_seconds is not None:
-        request.since.FromNanoseconds(max(0, time.time_ns() - int(since_seconds * 1e9)))
+    request = op.TailLogsRequest(
+        tool_or_call=subject or "", follow=follow, lines=count, since=time_ago(since)
+    )
     kept: list[dict[str, Any]] = []
     printer = LogPrinter()
     empty = True

@@ -20,29 +20,29 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 async def abort(
     context: CommandContext,
-    call_ids: Sequence[str],
+    calls: Sequence[str],
     *,
     tool: str = "",
-    session_id: str = "",
+    session: str = "",
     every: bool = False,
     reason: str = "",
 ) -> Exit:
     """Stop calls: those with an id, of which all are tried, or those of a tool or a session, or every one."""
-    if bool(call_ids) == bool(tool or session_id or every) or (every and (tool or session_id)):
+    if bool(calls) == bool(tool or session or every) or (every and (tool or session)):
         raise Failure(
             Exit.USAGE,
             "usage",
             "It is not clear which calls.",
             "Write ids of calls, or --tool and --session, or --all.",
         )
-    if not call_ids:
+    if not calls:
         return await _abort_all(
-            context, op.AbortCallsRequest(tool=tool, session_id=session_id, all=every, reason=reason)
+            context, op.AbortCallsRequest(tool=tool, session_id=session, all=every, reason=reason)
         )
     stopped: list[dict[str, Any]] = []
     failed: Refused | None = None
     async with operator(context) as client:
-        for call_id in call_ids:
+        for call_id in calls:
             request = pb.AbortCallRequest(call_id=call_id, reason=reason)
             try:
                 answer = await client.ask(client.tools.AbortCall, request)
@@ -192,9 +192,9 @@ async def drain(context: CommandContext, reason: str, *, off: bool) -> Exit:
     return Exit.OK
 
 
-async def log_level(context: CommandContext, level: str, seconds: float | None) -> Exit:
+async def log_level(context: CommandContext, level: str, duration: float | None) -> Exit:
     """Set the level of the daemon's own log for a time."""
-    request = op.SetLogLevelRequest(level=level, seconds=seconds or 0)
+    request = op.SetLogLevelRequest(level=level, seconds=duration or 0)
     async with operator(context) as client:
         answer = await client.ask(client.operator.SetLogLevel, request)
     if context.as_json:

@@ -22,7 +22,7 @@ from toolcell_proto.v1 import operator_pb2 as op
 EVERYTHING = "*"
 
 
-async def trusted(context: CommandContext) -> Exit:
+async def _trusted(context: CommandContext) -> Exit:
     """The projects that are trusted."""
     async with daemon(context) as found, operate(found) as client:
         listed = await client.ask(client.operator.ListTrust, op.ListTrustRequest())
@@ -50,19 +50,29 @@ def _may_have(trust: op.TrustInfo) -> str:
 
 
 async def trust(
-    context: CommandContext, directory: str, *, pinned: bool, show: bool, revoke: bool, yes: bool
+    context: CommandContext,
+    project: str,
+    *,
+    pinned: bool,
+    show: bool,
+    listed: bool,
+    revoke: bool,
+    yes: bool,
 ) -> Exit:
     """Show what a project's tools ask for, and grant it.
 
     Args:
         context: The command line.
-        directory: The project's directory, or one tool file, which may lie in no directory of tools.
+        project: The project's directory, or one tool file, which may lie in no directory of tools.
         pinned: Whether only the current code is trusted.
         show: Whether nothing is granted.
+        listed: Whether the trusted projects are listed instead.
         revoke: Whether the trust is taken back instead.
         yes: Whether it is granted without a question.
     """
-    directory = os.path.abspath(directory)  # noqa: ASYNC240  # it looks at no disk
+    if listed:
+        return await _trusted(context)
+    directory = os.path.abspath(project)  # noqa: ASYNC240  # it looks at no disk
     only = () if revoke or not os.path.isfile(directory) else (tool_file(directory),)  # noqa: ASYNC240
     place = os.path.dirname(directory) if only else directory
     waiting = Terminal(quiet=context.quiet).waiting(LOADING)
@@ -227,7 +237,7 @@ def _state(state: str) -> str:
     }.get(state, state)
 
 
-async def explain(context: CommandContext, tool: str, subject: str) -> Exit:
+async def explain(context: CommandContext, tool: str, subject: str | None) -> Exit:
     """Show what a tool may reach and why; exits with 3 where it may not have what was asked about.
 
     Args:
@@ -235,7 +245,7 @@ async def explain(context: CommandContext, tool: str, subject: str) -> Exit:
         tool: The name of the tool.
         subject: A path, a host, a program or a variable; empty for everything that the tool is given.
     """
-    request = op.ExplainRequest(directory=os.getcwd(), tool=tool, subject=subject)
+    request = op.ExplainRequest(directory=os.getcwd(), tool=tool, subject=subject or "")
     waiting = Terminal(quiet=context.quiet).waiting(LOADING)
     async with waiting, daemon(context) as found, operate(found) as client:
         answers = (await client.ask(client.operator.Explain, request)).explanations
