@@ -109,6 +109,11 @@ def _is_alone(pid: int) -> bool:
 
 def _is_stopped(pid: int) -> bool:
     """Whether a process is stopped, or is going to be before it runs on. Raises `OSError` when it has exited."""
+    # The kernel writes the state ahead of what is pending, and the process may stop in between: then it has by now.
+    return _stops(pid) or _stops(pid)
+
+
+def _stops(pid: int) -> bool:
     with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
         fields = dict(line.split(b":\t", 1) for line in file.read(4096).splitlines() if b":\t" in line)
     return fields[b"State"][:1] == b"T" or bool(int(fields[b"ShdPnd"], 16) >> signal.SIGSTOP - 1 & 1)
