@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import select
 import signal
 import socket
 import stat
@@ -14,6 +15,7 @@ import sys
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -567,6 +569,43 @@ async def test_a_hostile_request_is_refused_with_a_reason(
             assert response.status_code in (400, 404, 422), response.text[:500]
             assert response.json()["error"]["message"]
         assert (await call(http, "kit_echo", text="still there"))["kind"] == "ok"
+
+
+EARLY = {
+    "no token": (b"POST /api/calls HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\n", b"401"),
+    "no method": (b"TRACE /api/calls HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\n", b"405"),
+    "no request": (b"POST /api/calls HTTP/9\r\n\r\n", b"400"),
+    "too large": (
+        b"POST /api/calls HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nContent-Length: 99999999\r\n\r\n",
+        b"413",
+    ),
+}
+
+
+@pytest.mark.parametrize(("head", "status"), EARLY.values(), ids=EARLY.keys())
+def test_who_still_sends_when_it_is_answered_reads_the_answer(
+    gateway: Gateway, head: bytes, status: bytes
+) -> None:
+    """A socket that is closed before it was read is reset, and the peer loses what was written to it."""
+    host = gateway.url.removeprefix("http://")
+    head = head.replace(b"{host}", host.encode()).replace(b"{token}", TOKEN.encode())
+    with socket.create_connection(("127.0.0.1", int(host.rpartition(":")[2])), timeout=60) as peer:
+        peer.sendall(head)
+        assert select.select([peer], [], [], 60)[0], "it has answered"
+        for _ in range(100):
+            peer.sendall(b"x" * 1000)
+        peer.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(partial(peer.recv, 65536), b""))
+    assert answer.startswith(b"HTTP/1.1 " + status), answer[:100]
+    assert answer.endswith(b"}") or status == b"400"
+
+
+def test_who_sends_for_ever_after_its_answer_is_not_read_for_ever(gateway: Gateway) -> None:
+    host = gateway.url.removeprefix("http://")
+    with socket.create_connection(("127.0.0.1", int(host.rpartition(":")[2])), timeout=60) as peer:
+        peer.sendall(EARLY["no token"][0].replace(b"{host}", host.encode()))
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):
+            peer.sendall(b"x" * 1_000_000_000)
 
 
 async def test_half_a_character_in_an_argument_comes_back_as_json(gateway: Gateway) -> None:

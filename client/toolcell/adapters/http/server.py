@@ -1,6 +1,7 @@
 """The HTTP server: a socket, uvicorn on it, and an end that leaves nothing.
 
-uvicorn has no bound for connections that say nothing, or say it one byte a minute; `TimedProtocol` adds it.
+uvicorn has no bound for connections that say nothing, or say it one byte a minute, and closes a socket to which its peer
+still sends; `TimedProtocol` adds both.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from toolcell.adapters.http.lingering import LingeringTransport
 
 __all__ = ["Address", "HttpServer"]
 
@@ -80,18 +84,28 @@ def _bracketed(host: str) -> str:
 
 
 class TimedProtocol(H11Protocol):
-    """A connection that ends when its next request is not there in time."""
+    """A connection that ends when its next request is not there in time, and never ahead of an answer."""
 
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._end = LingeringTransport(
+            transport, self.loop, lambda: self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+        )
+        super().connection_made(self._end)
         if len(self.connections) > CONNECTIONS_MAX:
             transport.abort()
         else:
             self._wait()
 
+    def data_received(self, data: bytes) -> None:
+        if self._end.lingers:
+            self._end.drop(data)
+        else:
+            super().data_received(data)
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._end.lost()
         if self._patience is not None:
             self._patience.cancel()
         super().connection_lost(exc)
