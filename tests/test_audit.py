@@ -125,6 +125,7 @@ ANSWERS: list[tuple[tuple[int, object], int, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("advisories", "code", "words"), ANSWERS)
 def test_npm_is_told_of_no_fault_of_one_or_nothing(
     advisories: tuple[int, object],

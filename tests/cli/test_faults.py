@@ -62,6 +62,7 @@ def started(project: Project) -> Iterator[RunningDaemon]:
         daemon.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("--help",), ("version",), ("version", "--json"), ("init", "one"), ("config", "show"), ("completion", "bash"), ("status",)],

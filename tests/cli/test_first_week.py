@@ -208,6 +208,7 @@ def test_a_hostile_project_gains_nothing_by_a_file_that_is_trusted_by_its_path(p
     assert f"has other code than {place} was trusted with" in project.run("call", "known").err
 
 
+@pytest.mark.slow
 def test_what_is_set_keeps_the_comments_and_what_cannot_be_used_is_not_written(project: Project) -> None:
     path = project.home / ".config" / "toolcell" / "config.toml"
     path.parent.mkdir(parents=True)
@@ -236,6 +237,7 @@ def test_what_is_set_keeps_the_comments_and_what_cannot_be_used_is_not_written(p
     assert project.run("config", "check").code == 0
 
 
+@pytest.mark.slow
 def test_what_is_set_is_read_by_the_daemon_that_runs(daemon: Project) -> None:
     daemon.tool("hog", HOG % 1)
     assert daemon.run("config", "set", "tool.hog.timeout", "7s", "--json").json("config set")["reloaded"]

@@ -18,6 +18,7 @@ def forked() -> ForkedCommands:
     return ForkedCommands.running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["version", "--json"], ["--help"], ["nonsense"], ["tools", "-C", "nowhere", "--json"], ["ps"]], ids=" ".join
 )  # fmt: skip

@@ -124,6 +124,7 @@ def script(daemon: RunningDaemon, source: str) -> Generator[subprocess.Popen[str
                 process.kill()
 
 
+@pytest.mark.slow
 def test_a_call_returns_its_outcome(daemon: RunningDaemon) -> None:
     with session_of(daemon) as session:
         outcome = session.call("t_double", {"n": 21}, timeout=20)

@@ -40,6 +40,7 @@ async def test_the_tools_in_typescript_are_called(daemon: RunningDaemon) -> None
         assert "there is no the" in (await session.call("find", {"text": "to be"})).text
 
 
+@pytest.mark.slow
 async def test_the_client_in_javascript_prints_what_the_tool_returns(daemon: RunningDaemon) -> None:
     (block,) = blocks("js")
     daemon.tool("hello", HELLO)

@@ -107,6 +107,7 @@ async def host(call: object, title: dict[str, Any], form: dict[str, Any]) -> obj
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", CALLS)
 async def test_each_tool_of_a_page_is_called_and_returns_what_it_should(
     daemon: RunningDaemon, page: str
@@ -157,6 +158,7 @@ PROGRAMS: Final = {
 """What the programs of a page print."""
 
 
+@pytest.mark.slow
 @parameters("program")
 async def test_a_program_of_a_page_prints_what_it_should(block: Block, daemon: RunningDaemon) -> None:
     write_tools(daemon, *(file for file in of_kind("tools") if file.page == block.page))

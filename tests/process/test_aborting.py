@@ -363,6 +363,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 async def test_a_call_is_stopped_by_the_death_of_its_client_after_the_linger(daemon: RunningDaemon) -> None:
     write_tools(daemon)
     daemon.reload()

@@ -48,6 +48,7 @@ async def test_what_is_to_be_added_gives_a_file_its_tools(daemon: RunningDaemon,
         assert (await session.call(tool, {"words": "a"})).text == "a"
 
 
+@pytest.mark.slow
 async def test_a_missing_package_does_not_hide_that_a_file_has_no_tools(daemon: RunningDaemon) -> None:
     daemon.tool("server", "import git" + IN_FUNCTION)
     daemon.tool(
@@ -183,6 +184,7 @@ def engine(of_engine: RunningDaemon) -> Iterator[RunningDaemon]:
         yield of_engine
 
 
+@pytest.mark.slow
 async def test_each_shape_of_a_script_without_tools_has_its_sentence(engine: RunningDaemon) -> None:
     for name, (text, _) in SCRIPTS.items():
         (engine.project / ".toolcell" / "tools" / name).write_text(text)
@@ -193,6 +195,7 @@ async def test_each_shape_of_a_script_without_tools_has_its_sentence(engine: Run
     assert found.keys() == SCRIPTS.keys()
 
 
+@pytest.mark.slow
 async def test_the_tools_of_a_plugin_of_opencode_1_are_found(engine: RunningDaemon) -> None:
     (engine.project / ".toolcell" / "tools" / "clock.ts").write_text(PLUGIN)
     (engine.project / ".toolcell" / "tools" / "logger.ts").write_text(LOGGER)

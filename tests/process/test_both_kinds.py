@@ -116,6 +116,7 @@ async def called_twice(session: Session, tool: str, **arguments: object) -> Outc
     return outcome
 
 
+@pytest.mark.slow
 async def test_every_value_is_text_and_details(worker: Worker) -> None:
     worker.add("returns")
     async with worker.daemon.connect() as session:
@@ -210,6 +211,7 @@ def running(word: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STOPPED)
 async def test_an_abort_stops_a_tool_and_leaves_nothing_of_it(worker: Worker, kind: str) -> None:
     worker.add("stops")
@@ -376,6 +378,7 @@ def is_clean(text: str) -> bool:
     return "hunter2" not in text and "0123456789" not in text
 
 
+@pytest.mark.slow
 async def test_a_secret_is_in_nothing_that_a_tool_says(worker: Worker) -> None:
     daemon = worker.daemon
     worker.add("leaks")

@@ -280,6 +280,7 @@ ENDS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "ending"),
     [

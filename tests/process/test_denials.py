@@ -121,6 +121,7 @@ async def said(daemon: RunningDaemon, tool: str, **arguments: str) -> str:
     return outcome.text
 
 
+@pytest.mark.slow
 async def test_what_the_cell_refuses_is_named_and_the_tools_own_faults_are_not(daemon: RunningDaemon) -> None:
     if "strict" in daemon.config.read_text():  # Landlock alone cannot protect a place within a writable one
         text = await said(daemon, "protected")

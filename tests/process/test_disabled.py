@@ -104,6 +104,7 @@ async def test_a_disabled_tool_stops_leaves_the_sessions_and_is_refused_until_it
         assert not daemon.status().disabled
 
 
+@pytest.mark.slow
 async def test_a_tool_stays_disabled_over_restarts(make_daemon: Callable[..., RunningDaemon]) -> None:
     daemon = make_daemon()
     daemon.tool("t", TOOLS)
@@ -154,6 +155,7 @@ async def test_only_tools_that_there_are_can_be_disabled(daemon: RunningDaemon) 
         await enable(operator, "u_hello")
 
 
+@pytest.mark.slow
 async def test_the_number_of_disabled_tools_is_bounded(make_daemon: Callable[..., RunningDaemon]) -> None:
     daemon = make_daemon()
     daemon.tool("t", TOOLS)
@@ -173,6 +175,7 @@ async def test_the_number_of_disabled_tools_is_bounded(make_daemon: Callable[...
         await enable(operator, "t_hello")
 
 
+@pytest.mark.slow
 async def test_a_decision_that_cannot_be_written_down_says_so(
     make_daemon: Callable[..., RunningDaemon],
 ) -> None:

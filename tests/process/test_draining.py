@@ -520,6 +520,7 @@ async def test_a_session_runs_so_many_calls_at_once(daemon: RunningDaemon) -> No
 # The end of the daemon
 
 
+@pytest.mark.slow
 async def test_a_draining_daemon_lets_running_calls_finish_and_refuses_new_ones(
     make_daemon: Callable[[], RunningDaemon],
 ) -> None:

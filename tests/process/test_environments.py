@@ -141,6 +141,7 @@ async def test_a_trusted_project_has_the_packages_and_programs_of_its_environmen
     assert found["executed"] is not fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["baseline", "strict"])
 @pytest.mark.parametrize("fits", [True, False])
 async def test_an_environment_starts_no_program_where_programs_are_not_granted(
@@ -378,6 +379,7 @@ async def test_without_uv_the_error_says_how_to_install_it(packages: RunningDaem
     assert "pip install uv" in outcome.message
 
 
+@pytest.mark.slow
 async def test_an_untrusted_project_has_no_packages_installed(packages: RunningDaemon) -> None:
     packages.config.write_text(f'[environments]\nuv = "{UV}"\n')
     packages.reload()
@@ -517,6 +519,7 @@ def poison(packages: str) -> str:
 """
 
 
+@pytest.mark.slow
 async def test_the_daemons_own_environment_in_a_project_is_read_only_in_strict(
     make_daemon: Callable[..., RunningDaemon],
 ) -> None:

@@ -80,6 +80,7 @@ def modes(place: Path) -> dict[str, int]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["none", "baseline", "strict"])
 @pytest.mark.parametrize("isolation", ["worker", "call"])
 async def test_what_a_tool_makes_has_the_modes_that_the_user_gives(

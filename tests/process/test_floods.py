@@ -118,6 +118,7 @@ async def test_what_a_tool_prints_is_kept_up_to_its_quota_and_the_rest_costs_not
             await assert_kept(session, log, expected)
 
 
+@pytest.mark.slow
 async def test_what_a_tool_returns_is_clipped_and_kept_up_to_its_quota(
     flooded: RunningDaemon, peak_at_start: int
 ) -> None:
@@ -146,6 +147,7 @@ async def test_what_a_tool_returns_is_clipped_and_kept_up_to_its_quota(
         assert outcome.facts.memory_peak_bytes < 2 * FLOOD_BYTES
 
 
+@pytest.mark.slow
 async def test_a_quota_of_nothing_keeps_nothing_and_the_outcome_says_so(
     make_daemon: Callable[..., RunningDaemon],
 ) -> None:
@@ -180,6 +182,7 @@ async def test_a_child_that_goes_on_printing_ends_with_the_call(flooded: Running
         assert again.facts.worker_id != outcome.facts.worker_id
 
 
+@pytest.mark.slow
 async def test_telling_in_a_tight_loop_coalesces_and_the_last_word_arrives(flooded: RunningDaemon) -> None:
     count = 20_000
 

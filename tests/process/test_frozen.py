@@ -40,6 +40,7 @@ def stopped(daemon: RunningDaemon) -> Generator[None]:
         os.kill(daemon.pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_the_session", [False, True])
 async def test_a_call_ends_at_its_own_limit_where_the_daemon_is_stopped(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch, of_the_session: bool
@@ -62,6 +63,7 @@ async def test_a_call_ends_at_its_own_limit_where_the_daemon_is_stopped(
         assert (await session.call("nap", {"seconds": 0})).text == "slept"  # of the daemon that goes on
 
 
+@pytest.mark.slow
 async def test_leaving_does_not_wait_for_a_daemon_that_is_stopped(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,6 +78,7 @@ async def test_leaving_does_not_wait_for_a_daemon_that_is_stopped(
     os.kill(daemon.pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_answers_measures_the_limit_itself(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def granting() -> Iterator[RunningDaemon]:
         yield daemon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_a_variable_a_secret_a_program_and_places_are_there(
     granting: RunningDaemon, profile: str

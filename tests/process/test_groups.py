@@ -88,12 +88,14 @@ async def test_every_cell_is_in_a_group_of_its_own_and_ends_with_it(
     assert not (delegated / own.rpartition("/")[2]).exists()
 
 
+@pytest.mark.slow
 def test_a_daemon_that_ends_leaves_no_group(serving: RunningDaemon, delegated: Path) -> None:
     assert cells(delegated)
     assert serving.stop() == 0
     assert cells(delegated) == []
 
 
+@pytest.mark.slow
 def test_what_a_dead_daemon_left_is_ended_and_removed(
     make_daemon: Callable[[], RunningDaemon], delegated: Path
 ) -> None:
@@ -128,6 +130,7 @@ def test_a_killed_daemon_s_groups_are_removed_by_the_next(
     assert not any(path.exists() for path in first)
 
 
+@pytest.mark.slow
 def test_a_group_that_others_live_in_is_left_alone(
     make_daemon: Callable[[], RunningDaemon], delegated: Path
 ) -> None:

@@ -183,6 +183,7 @@ async def test_a_neighbour_is_served_while_all_sessions_hold_too_much(daemon: Ru
         assert (await session.call("hoard_small", {})).text == "small"
 
 
+@pytest.mark.slow
 async def test_arguments_that_are_announced_and_never_come_are_counted(daemon: RunningDaemon) -> None:
     daemon.tool("hoard", TOOLS)
     daemon.describe()

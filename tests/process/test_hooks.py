@@ -208,6 +208,7 @@ HOSTILE_BEFORE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE_BEFORE)
 async def test_a_hook_that_misbehaves_before_a_call_refuses_it(tools: RunningDaemon, name: str) -> None:
     body, message = HOSTILE_BEFORE[name]
@@ -240,6 +241,7 @@ HOSTILE_AFTER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE_AFTER)
 async def test_a_hook_that_misbehaves_after_a_call_withholds_its_result(
     tools: RunningDaemon, name: str
@@ -392,6 +394,7 @@ async def test_a_hook_changes_definitions_as_the_catalog_shows_them(tools: Runni
         assert (await session.call("write", {"path": "x"})).text == "wrote '' to x"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

@@ -149,6 +149,7 @@ async def test_streams_without_a_token_on_many_connections_are_refused_in_turn_w
         assert memory_bytes(daemon) - before < GROWTH_BYTES_MAX
 
 
+@pytest.mark.slow
 async def test_connections_that_say_nothing_and_headers_without_an_end_hold_no_one_up(
     daemon: RunningDaemon,
 ) -> None:

@@ -55,6 +55,7 @@ def configure(daemon: RunningDaemon, sandbox: str, more: str = "") -> None:
 # The directory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 async def test_a_file_is_described_and_loaded_in_the_root_of_its_project_and_called_where_the_session_is(
     daemon: RunningDaemon, sandbox: str
@@ -118,6 +119,7 @@ def of_engine(request: pytest.FixtureRequest) -> Iterator[RunningDaemon]:
         yield daemon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [".toolcell/tools", ".opencode/tool"])
 async def test_a_script_is_described_and_loaded_in_the_root_of_its_project(
     of_engine: RunningDaemon, place: str
@@ -205,6 +207,7 @@ async def problems(daemon: RunningDaemon) -> str:
         return "\n".join(problem.message for problem in session.catalog.problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 async def test_what_the_cell_refuses_at_the_import_is_named_as_in_a_call(
     daemon: RunningDaemon, case: str
@@ -223,6 +226,7 @@ async def test_what_the_cell_refuses_at_the_import_is_named_as_in_a_call(
     assert said in refused.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["fastmcp", "langchain", "package"])
 async def test_files_of_other_libraries_and_packages_are_told_the_same(
     daemon: RunningDaemon, library: str
@@ -294,6 +298,7 @@ ONLY_CHECKED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ONLY_CHECKED)
 async def test_a_name_that_only_type_checkers_import_is_named_with_its_line(
     daemon: RunningDaemon, case: str

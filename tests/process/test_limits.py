@@ -264,6 +264,7 @@ async def test_an_enospc_that_is_raised_by_a_library_is_its_own(daemon: RunningD
     assert "inotify watch limit reached" in outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", ["baseline", "strict"])
 @pytest.mark.parametrize(("configured", "asked"), [("64MiB", "8MiB"), ("8MiB", "64MiB")])
 async def test_a_call_may_lower_what_it_may_have_on_disk_and_not_raise_it(

@@ -102,6 +102,7 @@ def metrics(
     return daemon, Metrics(address)
 
 
+@pytest.mark.slow
 async def test_calls_deaths_and_the_state_are_counted(metrics: tuple[RunningDaemon, Metrics]) -> None:
     daemon, server = metrics
     daemon.tool("several", TOOLS)
@@ -165,6 +166,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metrics", ["socket", "port"], indirect=True)
 async def test_what_is_no_such_request_is_refused_and_the_next_is_answered(
     metrics: tuple[RunningDaemon, Metrics],
@@ -183,6 +185,7 @@ async def test_what_is_no_such_request_is_refused_and_the_next_is_answered(
     assert server.get("/healthz")[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metrics", ["socket", "port"], indirect=True)
 async def test_a_page_that_was_led_here_by_a_name_of_its_own_reads_nothing(
     metrics: tuple[RunningDaemon, Metrics],
@@ -195,6 +198,7 @@ async def test_a_page_that_was_led_here_by_a_name_of_its_own_reads_nothing(
         assert ("toolcell_" in text) == (expected == 200)
 
 
+@pytest.mark.slow
 async def test_connections_that_say_nothing_are_bounded_and_harm_no_call(
     metrics: tuple[RunningDaemon, Metrics],
 ) -> None:
@@ -228,6 +232,7 @@ def test_names_of_tools_beyond_a_number_share_one() -> None:
     assert [_bounded(known, name, 2) for name in ("a", "b", "c", "a")] == ["a", "b", OTHER, "a"]
 
 
+@pytest.mark.slow
 async def test_an_address_in_use_costs_the_metrics_and_no_call(
     make_daemon: Callable[[], RunningDaemon],
 ) -> None:
@@ -255,12 +260,14 @@ def test_only_addresses_of_this_machine_are_taken(listen: str, tmp_path: Path) -
         load([str(path)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "loaded"), [("server", False), ("metrics.figures", True)])
 def test_the_library_is_loaded_where_metrics_are_wanted_alone(module: str, *, loaded: bool) -> None:
     program = f"import sys, toolcelld.{module}; sys.exit('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == loaded
 
 
+@pytest.mark.slow
 async def test_the_dashboard_and_the_alerts_name_what_there_is(
     metrics: tuple[RunningDaemon, Metrics],
 ) -> None:
@@ -294,6 +301,7 @@ def test_the_files_of_the_dashboard_and_the_alerts_are_those_of_the_tables() -> 
     assert runbooks == [alert.name for alert in ALERTS]
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_drains_is_not_ready(metrics: tuple[RunningDaemon, Metrics]) -> None:
     daemon, server = metrics
     async with daemon.operate() as operator:

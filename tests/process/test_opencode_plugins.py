@@ -104,6 +104,7 @@ def adding(tool: str) -> str:
     return plugin(f"return void ctx.tool.transform((editor) => editor.add({tool}))")
 
 
+@pytest.mark.slow
 async def test_a_plugin_of_opencode_2_is_a_file_of_its_tools(daemon: RunningDaemon) -> None:
     write(daemon, issues_ts=ISSUES)
     async with daemon.connect() as session:
@@ -146,6 +147,7 @@ async def test_a_plugin_needs_no_import_and_its_signal_is_the_abort(daemon: Runn
         assert (outcome.kind.value, outcome.metadata) == ("aborted", {"waits": True, "heard": True})
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_cannot_be_used_is_a_problem_that_says_why(daemon: RunningDaemon) -> None:
     write(
         daemon,

@@ -65,6 +65,7 @@ async def two() -> None:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen", "ended"),
     [

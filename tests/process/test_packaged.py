@@ -12,6 +12,7 @@ from tests.daemons import RunningDaemon
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 async def test_tools_of_a_distribution_and_of_a_plugin_run(
     make_daemon: Callable[..., RunningDaemon], tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ async def test_a_source_of_a_packs_name_has_no_other_directory(daemon: RunningDa
         daemon.reload()
 
 
+@pytest.mark.slow
 async def test_the_squad_pack_works_in_its_cells_and_per_session(daemon: RunningDaemon) -> None:
     daemon.config.write_text(f'{ROOMY.format(directory=daemon.directory)}\n[daemon]\npacks = ["squad"]\n')
     daemon.reload()

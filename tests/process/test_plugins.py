@@ -195,6 +195,7 @@ def chosen() -> Iterator[RunningDaemon]:
         yield daemon
 
 
+@pytest.mark.slow
 async def test_the_user_s_directories_are_those_of_the_document_or_of_the_environment(
     daemon: RunningDaemon, chosen: RunningDaemon
 ) -> None:
@@ -269,6 +270,7 @@ def confining() -> Iterator[RunningDaemon]:
         yield daemon
 
 
+@pytest.mark.slow
 async def test_a_host_has_to_be_granted(confining: RunningDaemon) -> None:
     with listening() as server:
         write(plugins(confining), fetching(server), shell("true"))

@@ -39,6 +39,7 @@ async def printed(session: Session, how: str) -> tuple[str, Outcome]:
     return text, await call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["prints", "destructor", "returns"])
 async def test_a_crash_shows_nothing_that_was_printed_before_its_call(
     daemon: RunningDaemon, how: str

@@ -168,6 +168,7 @@ async def change(session: Session, tool: str, how: str, for_good: set[str], hone
     assert not changed.facts.leftover_threads
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [*CHANGES, "context variables"])
 async def test_what_a_call_changes_is_put_back_or_costs_the_worker(daemon: RunningDaemon, row: str) -> None:
     daemon.tool("t", TOOLS)
@@ -208,6 +209,7 @@ async def test_a_timer_of_the_import_that_expires_once_costs_no_worker(daemon: R
             assert (await session.call("t_honest")).check().facts.worker_id == outcome.facts.worker_id
 
 
+@pytest.mark.slow
 async def test_a_call_that_removes_its_directory_costs_the_worker_and_not_the_next_call(
     daemon: RunningDaemon,
 ) -> None:
@@ -243,6 +245,7 @@ async def between_others(session: Session, changes: Sequence[str], orders: int) 
         assert (await session.call("t_honest")).check().text == honest.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", ORDERS)
 async def test_an_honest_call_between_others_in_any_order_is_right(
     daemon: RunningDaemon, orders: int
@@ -263,6 +266,7 @@ def of_engine(request: pytest.FixtureRequest) -> Iterator[RunningDaemon]:
         yield daemon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", ORDERS)
 async def test_an_honest_call_of_a_script_between_others_in_any_order_is_right(
     of_engine: RunningDaemon, orders: int
@@ -272,6 +276,7 @@ async def test_an_honest_call_of_a_script_between_others_in_any_order_is_right(
         await between_others(session, changes, orders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", OF_SCRIPT)
 async def test_what_a_call_of_a_script_changes_is_put_back_or_costs_the_worker(
     of_engine: RunningDaemon, row: str
@@ -320,6 +325,7 @@ def single_fork(how: str) -> str:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sync", "async", "single"])
 async def test_a_process_that_a_tool_forks_does_not_answer_for_it(daemon: RunningDaemon, kind: str) -> None:
     daemon.tool("t", FORKS)

@@ -40,7 +40,7 @@ def dies() -> None:
 BOUND = 10 * BATCH_SECONDS
 """On a busy machine; of what ended within it before the kill, only that it was accepted may be known."""
 ROUNDS = [
-    pytest.param(number, marks=pytest.mark.slow if number < 20 else pytest.mark.nightly)
+    pytest.param(number, marks=pytest.mark.slow if number < 5 else pytest.mark.nightly)
     for number in range(100)
 ]
 
@@ -115,6 +115,7 @@ async def test_what_a_killed_daemon_had_accepted_is_recorded_once_as_ended_or_as
     assert str(len(lost)) in event.message
 
 
+@pytest.mark.slow
 async def test_calls_deaths_and_decisions_are_there_after_a_restart(
     make_daemon: Callable[[], RunningDaemon],
 ) -> None:
@@ -156,6 +157,7 @@ async def test_calls_deaths_and_decisions_are_there_after_a_restart(
     assert {"daemon.started", "daemon.stopped", "session.opened", "session.closed"} <= kinds
 
 
+@pytest.mark.slow
 async def test_who_follows_gets_earlier_calls_and_then_each_that_ends(
     make_daemon: Callable[[], RunningDaemon],
 ) -> None:

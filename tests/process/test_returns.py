@@ -238,6 +238,7 @@ async def test_a_long_text_is_clipped_and_kept_whole(daemon: RunningDaemon) -> N
         assert await whole(session, line.output.id) == ("é" * 100_000).encode()
 
 
+@pytest.mark.slow
 async def test_large_details_are_kept_beside_and_a_reference_stands_in_their_place(
     daemon: RunningDaemon,
 ) -> None:

@@ -80,6 +80,7 @@ async def test_a_zygote_is_started_again_after_a_jittered_wait_that_grows_while_
     assert drawn == [(0.0, most) for most in longest]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("immortal", [True, False])
 async def test_a_zygote_makes_objects_immortal_only_where_the_configuration_has_it_so(immortal: bool) -> None:
     ahead = launch(sys.executable)  # before the configuration is read
@@ -94,6 +95,7 @@ async def test_a_zygote_makes_objects_immortal_only_where_the_configuration_has_
     assert ahead.process.returncode is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("immortal", [True, False])
 async def test_a_worker_finds_shared_objects_immortal_where_that_is_supported_and_wanted(
     immortal: bool, make_daemon: Callable[[], RunningDaemon]

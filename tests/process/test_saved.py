@@ -83,6 +83,7 @@ def exchange_the_directory(file: Path, text: str) -> None:
     other.rename(tools)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "save",
     [write, rename_into_place, put_aside_and_write, remove_and_write, exchange_the_directory],

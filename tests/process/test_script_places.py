@@ -50,6 +50,7 @@ def engine_of(daemon: RunningDaemon) -> operator_pb2.Finding:
     return finding
 
 
+@pytest.mark.slow
 async def test_without_an_engine_every_other_tool_works_and_the_problem_names_what_to_install(
     without_engine: RunningDaemon,
 ) -> None:
@@ -90,6 +91,7 @@ async def test_without_an_engine_every_other_tool_works_and_the_problem_names_wh
     assert "install bun" in finding.remedy
 
 
+@pytest.mark.slow
 async def test_doctor_shows_the_engine_with_its_path_and_the_version_that_it_says_itself(
     daemon: RunningDaemon,
 ) -> None:
@@ -106,6 +108,7 @@ def program_of(daemon: RunningDaemon, name: str) -> operator_pb2.Finding:
     return finding
 
 
+@pytest.mark.slow
 async def test_doctor_shows_which_file_a_program_is_and_what_became_of_it(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -140,6 +143,7 @@ async def test_an_engine_that_does_not_run_is_missing_for_doctor(
     assert engine_of(daemon).state == "available", "bun is still there"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", ["strict", "baseline"])
 async def test_a_link_to_the_users_tools_works_for_scripts_and_their_packages(
     daemon: RunningDaemon, sandbox: str
@@ -186,6 +190,7 @@ async def test_describing_sees_the_project_and_can_write_nothing_of_it(daemon: R
     assert not (daemon.project / "a").exists()
 
 
+@pytest.mark.slow
 async def test_of_a_script_and_a_python_file_of_one_name_the_first_is_used_and_the_other_named(
     daemon: RunningDaemon,
 ) -> None:
@@ -208,6 +213,7 @@ async def test_of_a_script_and_a_python_file_of_one_name_the_first_is_used_and_t
     assert [told[path][0] for path in hidden] == ["rejected", "shadowed", "shadowed"], told
 
 
+@pytest.mark.slow
 async def test_a_wrong_runtime_is_an_error_that_names_the_line_and_what_may_stand_there(
     daemon: RunningDaemon,
 ) -> None:

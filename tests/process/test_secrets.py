@@ -137,6 +137,7 @@ async def test_a_secret_that_cannot_be_read_says_which_why_and_what_to_do(daemon
         assert (await session.call("other")).kind.value == "ok", "as the message promises"
 
 
+@pytest.mark.slow
 async def test_the_daemons_environment_does_not_reach_a_tool(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +199,7 @@ def cuts(where: str, before: int, context: ToolContext) -> object:
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [190, 600, 6000])
 @pytest.mark.parametrize(
     "where",

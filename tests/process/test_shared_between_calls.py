@@ -64,6 +64,7 @@ SURVEY = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_calls_share_nothing_that_is_not_known(daemon: RunningDaemon, profile: str) -> None:
     configure(daemon, profile)
@@ -231,6 +232,7 @@ OUTSIDE = """
 """
 
 
+@pytest.mark.slow
 async def test_a_strict_call_changes_no_modes_times_and_attributes_outside_of_its_temporary_directories(
     daemon: RunningDaemon,
 ) -> None:

@@ -120,6 +120,7 @@ async def test_a_tool_that_has_to_be_ended_for_its_limit_is_sick(daemon: Running
         assert f"{what} ({DEATHS_MAX})" in shut_out.message
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_a_limit_that_the_call_lowered_is_not_held_against_the_tool(daemon: RunningDaemon) -> None:
     daemon.tool("greedy", GREEDY.replace("64MiB", "1GiB"))

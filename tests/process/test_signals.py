@@ -44,6 +44,7 @@ FAULTS = {
 UNUSED = sorted(signal.valid_signals() - DECISIVE - FAULTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", UNUSED, ids=int)
 async def test_a_signal_without_a_meaning_ends_no_daemon(
     daemon: RunningDaemon, number: signal.Signals

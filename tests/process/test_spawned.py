@@ -123,6 +123,7 @@ def said(outcome: Outcome) -> str:
     return outcome.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", ["strict", "none"])
 async def test_a_spawned_process_finds_the_file_and_what_is_beside_it(
     daemon: RunningDaemon, sandbox: str
@@ -139,6 +140,7 @@ async def test_a_spawned_process_finds_the_file_and_what_is_beside_it(
         assert (await session.call("process")).check().details == 7
 
 
+@pytest.mark.slow
 async def test_a_spawned_process_runs_what_its_worker_runs_and_not_what_was_saved_since(
     daemon: RunningDaemon,
 ) -> None:
@@ -148,6 +150,7 @@ async def test_a_spawned_process_runs_what_its_worker_runs_and_not_what_was_save
         assert (await session.call("plain")).check().details == [0, 1, 4, 9]
 
 
+@pytest.mark.slow
 async def test_the_fork_server_and_a_manager_work_without_a_sandbox(daemon: RunningDaemon) -> None:
     lay(daemon, "none")
     async with daemon.connect() as session:
@@ -157,6 +160,7 @@ async def test_the_fork_server_and_a_manager_work_without_a_sandbox(daemon: Runn
         assert (await session.call("manager")).check().details == {"a": 1}
 
 
+@pytest.mark.slow
 async def test_in_a_strict_cell_the_fork_server_a_manager_and_unix_sockets_say_what_to_use(
     daemon: RunningDaemon,
 ) -> None:
@@ -171,6 +175,7 @@ async def test_in_a_strict_cell_the_fork_server_a_manager_and_unix_sockets_say_w
         assert (await session.call("pair")).check().text == "ok"
 
 
+@pytest.mark.slow
 async def test_in_a_cell_of_baseline_locks_of_processes_say_what_to_use(daemon: RunningDaemon) -> None:
     lay(daemon, "baseline")
     async with daemon.connect() as session:

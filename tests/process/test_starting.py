@@ -214,6 +214,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 async def test_a_private_daemon_ends_with_its_client(place: Place, killed: bool) -> None:
     client = await place.client(PRIVATE)

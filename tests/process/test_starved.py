@@ -11,6 +11,7 @@ from tests.process.test_calls import ADD
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 async def test_a_cell_that_cannot_have_its_descriptors_ends_its_call_and_not_the_daemon(
     daemon: RunningDaemon,
 ) -> None:

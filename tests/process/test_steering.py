@@ -129,6 +129,7 @@ async def test_who_waits_for_a_drain_is_told_that_it_was_ended(daemon: RunningDa
         await running
 
 
+@pytest.mark.slow
 async def test_a_drained_daemon_stops(daemon: RunningDaemon) -> None:
     async with daemon.operate() as operator:
         async for _ in operator.watch(operator.operator.Drain, op.DrainRequest()):
@@ -138,6 +139,7 @@ async def test_a_drained_daemon_stops(daemon: RunningDaemon) -> None:
     assert daemon.status().state == "serving"
 
 
+@pytest.mark.slow
 async def test_the_level_of_the_log_is_another_for_a_time(daemon: RunningDaemon) -> None:
     daemon.tool("l", WAITS)
     marked = len(daemon.log.read_text())

@@ -120,6 +120,7 @@ def configure(daemon: RunningDaemon, text: str) -> None:
     ).problems
 
 
+@pytest.mark.slow
 async def test_tools_of_every_kind_are_described_and_called(daemon: RunningDaemon) -> None:
     write(daemon, repeat_ts=OPENCODE, _units_ts=UNITS, plain_js=PLAIN, box_mts=TYPEBOX, old__index_ts=ZOD3)
     async with daemon.connect() as session:
@@ -149,6 +150,7 @@ async def test_tools_of_every_kind_are_described_and_called(daemon: RunningDaemo
         assert (found.text, found.details) == ('{"q":"xy"}', {"found": 1})
 
 
+@pytest.mark.slow
 async def test_wrong_arguments_are_named_and_the_tool_does_not_run(daemon: RunningDaemon) -> None:
     write(daemon, repeat_ts=OPENCODE, _units_ts=UNITS, plain_js=PLAIN, box_mts=TYPEBOX, old__index_ts=ZOD3)
     async with daemon.connect() as session:
@@ -219,6 +221,7 @@ RESULTS: list[tuple[str, str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 async def test_results_of_every_shape_are_read(daemon: RunningDaemon) -> None:
     cases = ", ".join(f"() => ({value})" for value, _, _ in RESULTS)
     write(daemon, it_ts=execute(f"return [{cases}][args.n]()", '{ n: { type: "integer" } }'))
@@ -306,6 +309,7 @@ async def test_what_goes_on_after_a_call_ends_its_worker(daemon: RunningDaemon) 
         assert outcome.facts.leftover_processes == 1
 
 
+@pytest.mark.slow
 async def test_an_abort_reaches_the_signal_of_the_tool_and_kills_what_does_not_stop(
     daemon: RunningDaemon,
 ) -> None:
@@ -353,6 +357,7 @@ NATIVE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", ["strict", "baseline"])
 async def test_a_tool_without_programs_starts_none(daemon: RunningDaemon, sandbox: str) -> None:
     configure(
@@ -385,6 +390,7 @@ async def test_a_program_gets_no_descriptor_of_the_worker(daemon: RunningDaemon)
         assert set((await text_of(session, "it")).split()) <= {"0", "1", "2", "3"}
 
 
+@pytest.mark.slow
 async def test_an_invalid_frame_of_a_tool_ends_its_cell_alone(daemon: RunningDaemon) -> None:
     write(
         daemon,
@@ -414,6 +420,7 @@ OF_CONFIGURATION = {
 }
 
 
+@pytest.mark.slow
 async def test_a_file_that_cannot_be_loaded_is_a_problem_that_says_why(daemon: RunningDaemon) -> None:
     place = write(daemon, **{f"n{number}_ts": text for number, (text, _, _) in enumerate(BROKEN)})
     write(
@@ -452,6 +459,7 @@ async def test_a_file_that_is_never_loaded_is_a_problem_at_its_deadline(daemon: 
         assert "it does not stop" in spins.message
 
 
+@pytest.mark.slow
 async def test_an_edit_of_a_helper_has_an_effect_in_the_next_call(daemon: RunningDaemon) -> None:
     place = write(daemon, it_ts='import { word } from "../../lib/word"\n' + execute("return word"))
     helper = daemon.project / "lib" / "word.ts"
@@ -533,6 +541,7 @@ export default function (pi) {
 """
 
 
+@pytest.mark.slow
 async def test_factories_of_oh_my_pi_and_pi_make_tools_with_five_arguments(daemon: RunningDaemon) -> None:
     write(
         daemon,
@@ -564,6 +573,7 @@ async def test_factories_of_oh_my_pi_and_pi_make_tools_with_five_arguments(daemo
         assert "the host has no showOverlay() here" in screen.text
 
 
+@pytest.mark.slow
 async def test_packages_that_are_installed_are_used_before_ours(daemon: RunningDaemon) -> None:
     configure(daemon, 'trust = "confined"\n')
     install(daemon.project, "zod", "export const own: string = 'the project has it'")
@@ -620,6 +630,7 @@ async def test_a_project_makes_nothing_readable_by_a_link(daemon: RunningDaemon)
         assert "secret" in problem.message
 
 
+@pytest.mark.slow
 async def test_a_question_and_its_answer(daemon: RunningDaemon) -> None:
     body = "await context.ask({ permission: 'edit', patterns: ['a.txt'], always: ['*'], metadata: { a: 1 } }); return 'edited'"
     write(daemon, it_ts=execute(body))
@@ -651,6 +662,7 @@ export default (host) => ({
 """
 
 
+@pytest.mark.slow
 async def test_a_session_is_told_from_start_to_shutdown(daemon: RunningDaemon) -> None:
     configure(daemon, '[tool.hears]\nisolation = "session"\n')
     write(daemon, hears_ts=HEARS)
@@ -699,6 +711,7 @@ export default (pi) => ({
 """
 
 
+@pytest.mark.slow
 async def test_an_action_is_done_only_when_it_is_applied(daemon: RunningDaemon) -> None:
     write(daemon, notes_ts=PROPOSES)
     async with daemon.connect() as session, daemon.connect() as other:
@@ -766,6 +779,7 @@ export default tool({
 """
 
 
+@pytest.mark.slow
 async def test_the_package_of_our_own_need_not_be_installed_and_its_error_is_told_as_it_is(
     daemon: RunningDaemon,
 ) -> None:

@@ -70,6 +70,7 @@ export const label = typeof getMarkdownTheme
 """
 
 
+@pytest.mark.slow
 async def test_each_name_of_a_host_can_be_imported_and_throws_where_it_is_called(
     daemon: RunningDaemon,
 ) -> None:
@@ -87,6 +88,7 @@ async def test_each_name_of_a_host_can_be_imported_and_throws_where_it_is_called
             assert f"{name} is a part of the host, and there is none here" in outcome.text
 
 
+@pytest.mark.slow
 async def test_a_factory_that_needs_its_host_when_it_is_loaded_says_for_what(daemon: RunningDaemon) -> None:
     write(
         daemon,
@@ -120,6 +122,7 @@ export default (pi) => ({
 """
 
 
+@pytest.mark.slow
 async def test_what_a_host_has_for_outputs_is_there(daemon: RunningDaemon) -> None:
     write(daemon, cuts=CUTS)
     async with daemon.connect() as session:
@@ -154,6 +157,7 @@ export default { description: "Own", args: {}, execute: async () => [__filename.
 """
 
 
+@pytest.mark.slow
 async def test_a_module_has_require_and_its_path_as_in_bun(daemon: RunningDaemon) -> None:
     write(daemon, scope=SCOPE, own=OWN, fails=f"{SCOPE}\nthrow new Error('at line 7')")
     (daemon.project / ".omp" / "tools" / "_data.json").write_text('{"a": "data"}')
@@ -165,6 +169,7 @@ async def test_a_module_has_require_and_its_path_as_in_bun(daemon: RunningDaemon
         assert (await session.call("own")).text == "true,object"
 
 
+@pytest.mark.slow
 async def test_an_index_gathers_what_other_files_export(daemon: RunningDaemon) -> None:
     one = 'export default { description: "One", args: {}, execute: async () => "one" }'
     write(

@@ -51,6 +51,7 @@ async def told(daemon: RunningDaemon, by: str, host: str, port: int) -> str:
     return outcome.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", ["strict", "baseline"])
 async def test_a_script_without_a_network_is_told_so_with_the_host_and_the_command(
     daemon: RunningDaemon, sandbox: str
@@ -84,6 +85,7 @@ async def test_a_granted_host_that_is_down_is_told_as_that(daemon: RunningDaemon
     assert other.startswith("The network of this tool does not include b.example"), other
 
 
+@pytest.mark.slow
 async def test_an_error_about_no_host_says_nothing_of_the_network(daemon: RunningDaemon) -> None:
     for by in ("unix", "throw"):
         assert "network" not in await told(daemon, by, "a.example", 80)

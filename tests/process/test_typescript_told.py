@@ -85,6 +85,7 @@ RAISED = {
 }
 
 
+@pytest.mark.slow
 async def test_causes_members_and_lines_are_told_within_a_bound(daemon: RunningDaemon) -> None:
     save(daemon, "some.ts", tools([*RAISED]))
     async with daemon.connect() as session:
@@ -111,6 +112,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_read_of_an_exception_ends_the_call_at_once(daemon: RunningDaemon) -> None:
     save(daemon, "some.ts", tools(HOSTILE))
     save(daemon, "fine.ts", tools(['return "fine"']))
@@ -148,6 +150,7 @@ MISPLACED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_mistake_is_shown_with_its_line_and_carets_below_it(daemon: RunningDaemon) -> None:
     save(daemon, "_broken.ts", BROKEN_HELPER)
     save(daemon, "_gone.ts", 'import y from "./none"\nexport default y')
@@ -166,6 +169,7 @@ async def test_a_mistake_is_shown_with_its_line_and_carets_below_it(daemon: Runn
     assert not problems
 
 
+@pytest.mark.slow
 async def test_a_mistake_in_another_file_is_named_with_that_file_and_line(daemon: RunningDaemon) -> None:
     helper = save(daemon, "_broken.ts", BROKEN_HELPER)
     save(daemon, "deep.ts", MISPLACED["deep.ts"][0])
@@ -213,6 +217,7 @@ GREET = 'export default { description: "Greet.", args: {}, async execute() { ret
 LEGACY = '{ /* of the project */ "compilerOptions": { "experimentalDecorators": true, "paths": { "@/*": ["./lib/*"] } } }'
 
 
+@pytest.mark.slow
 async def test_decorators_work_or_are_named_with_their_line_and_what_to_do(
     daemon: RunningDaemon, engine: str
 ) -> None:
@@ -233,6 +238,7 @@ async def test_decorators_work_or_are_named_with_their_line_and_what_to_do(
         assert f"has {what}, which Node does not run; install bun" in problems[name].message
 
 
+@pytest.mark.slow
 async def test_decorators_of_an_option_of_the_project_work_or_are_named(
     daemon: RunningDaemon, engine: str
 ) -> None:
@@ -329,6 +335,7 @@ async def test_a_parameter_that_json_cannot_fill_rejects_its_tool_with_what_to_t
         assert instead in message
 
 
+@pytest.mark.slow
 async def test_a_type_that_reads_what_json_has_is_filled(daemon: RunningDaemon) -> None:
     save(daemon, "some.ts", taking({**FILLED}))
     async with daemon.connect() as session:
@@ -374,6 +381,7 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_bad_tool_takes_no_good_one_along(daemon: RunningDaemon) -> None:
     for name, (text, *_) in BAD.items():
         save(daemon, f"{name}.ts", text)
@@ -402,6 +410,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.slow
 async def test_an_option_that_is_not_there_is_remarked_upon(daemon: RunningDaemon) -> None:
     body = 'description: "It.", args: {}, async execute() { return "ran" }'
     save(
@@ -442,6 +451,7 @@ PLUGINS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_plugin_of_opencode_1_is_a_file_of_its_tools_or_says_that_it_has_none(
     daemon: RunningDaemon,
 ) -> None:
@@ -475,6 +485,7 @@ READ = {
 }
 
 
+@pytest.mark.slow
 async def test_data_is_imported_with_and_without_its_type(daemon: RunningDaemon) -> None:
     for name, text in DATA.items():
         save(daemon, f"data/{name}", text)
@@ -495,6 +506,7 @@ async def test_data_is_imported_with_and_without_its_type(daemon: RunningDaemon)
         assert json.loads((await session.call("keys")).text) == [1, {"b": "x"}, [2], 1, 1]
 
 
+@pytest.mark.slow
 async def test_a_mistake_in_data_is_named_with_its_file_and_line(daemon: RunningDaemon) -> None:
     broken = {"j.json": '{\n  "a": ,\n}', "y.yaml": "a: 1\nb: [1, 2\nc: 3\n", "t.toml": "a = 1\nb = = 2\n"}
     for name, text in broken.items():

@@ -67,6 +67,7 @@ def tools(values: dict[str, str]) -> str:
     )
 
 
+@pytest.mark.slow
 async def test_a_value_is_written_as_python_writes_its_neighbour(daemon: RunningDaemon) -> None:
     save(daemon, "some.ts", tools(WRITTEN))
     async with daemon.connect() as session:
@@ -74,6 +75,7 @@ async def test_a_value_is_written_as_python_writes_its_neighbour(daemon: Running
     assert told == WRITTEN
 
 
+@pytest.mark.slow
 async def test_a_value_without_a_json_form_is_refused_by_its_type(daemon: RunningDaemon) -> None:
     save(daemon, "some.ts", tools(REFUSED))
     async with daemon.connect() as session:
@@ -83,6 +85,7 @@ async def test_a_value_without_a_json_form_is_refused_by_its_type(daemon: Runnin
             assert f"something of type {kind} that has no JSON form. Return text" in outcome.text
 
 
+@pytest.mark.slow
 async def test_bytes_that_are_no_text_are_refused_with_what_to_return(daemon: RunningDaemon) -> None:
     save(daemon, "some.ts", tools({"Buffer.from([255])": "", "[new Uint8Array([255, 254])]": ""}))
     async with daemon.connect() as session:
@@ -110,6 +113,7 @@ COMMON = {
 }
 
 
+@pytest.mark.slow
 async def test_a_default_export_that_a_compiler_wrote_as_common_js_has_the_name_of_its_file(
     daemon: RunningDaemon,
 ) -> None:

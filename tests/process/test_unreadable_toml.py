@@ -45,6 +45,7 @@ async def test_a_configuration_that_cannot_be_read_leaves_the_daemon_as_it_was(d
         assert (await session.call("good")).check().text == "good"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [

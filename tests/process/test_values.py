@@ -83,6 +83,7 @@ async def test_a_generator_streams_and_ends_in_its_result(daemon: RunningDaemon)
         assert (await session.call("streams_rows")).details == {"row": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["streams_hangs", "streams_hangs_async"])
 async def test_a_generator_that_is_aborted_shows_all_it_yielded_and_is_closed(
     daemon: RunningDaemon, name: str

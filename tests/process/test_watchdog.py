@@ -30,6 +30,7 @@ def test_the_period_is_what_systemd_says_to_this_process(environment: dict[str, 
     assert watchdog_seconds(environment, 7) == seconds
 
 
+@pytest.mark.slow
 def test_a_daemon_gives_signs_of_life_from_the_loop_that_serves(daemon: RunningDaemon) -> None:
     daemon.stop()
     daemon.environment["WATCHDOG_USEC"] = "300000"

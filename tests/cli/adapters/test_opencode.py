@@ -57,6 +57,7 @@ def command_of(file: Path) -> list[str]:
     return list(json.loads(line.removeprefix("const options = "))["command"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "file"), [((), USERS), (("--project",), PROJECTS)])
 def test_one_file_is_written_once_and_deleted_again(home: Path, words: tuple[str, ...], file: str) -> None:
     before = files(home)
@@ -109,6 +110,7 @@ def test_a_file_of_another_program_stays(home: Path, words: tuple[str, ...]) -> 
     assert (home / USERS).read_text() == "export default {}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--remove",)])
 def test_a_link_is_neither_followed_nor_replaced(home: Path, words: tuple[str, ...]) -> None:
     run(home, "install")
@@ -161,6 +163,7 @@ def test_the_plugin_is_found_without_what_only_the_bridge_needs() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linked", [".opencode", ".opencode/plugins"])
 def test_a_link_on_the_way_to_the_file_of_a_project_is_not_followed(home: Path, linked: str) -> None:
     """A repository comes with links; this one leads to the user's own plugins."""

@@ -131,6 +131,7 @@ def test_a_factory_and_a_fastmcp_file_work(project: Project) -> None:
     assert project.run("call", "served", "name=Ada").out == "Hello Ada!\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["python", "factory", "fastmcp", "typescript"])
 def test_a_name_that_is_taken_is_answered_with_the_command_for_another_of_the_kind(
     project: Project, kind: str
@@ -141,6 +142,7 @@ def test_a_name_that_is_taken_is_answered_with_the_command_for_another_of_the_ki
     assert project.run("new", kind, "a b").err.rstrip().endswith(f"toolcell new {kind} word_count")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "then"), [("python", "typescript"), ("typescript", "python"), ("fastmcp", "typescript")]
 )

@@ -335,6 +335,7 @@ def test_a_lock_file_that_names_a_directory_of_the_cell_gets_no_token_from_it(
         assert TOKEN.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.slow
 def test_nothing_is_installed_for_a_project_that_is_not_trusted(
     untrusted: Project, packages: Registry
 ) -> None:
@@ -417,6 +418,7 @@ def test_the_users_own_tools_directory_is_prepared_from_anywhere(
     assert untrusted.run("call", "say").out.startswith("found|")
 
 
+@pytest.mark.slow
 def test_without_packages_there_is_nothing_to_install(trusted: Project) -> None:
     done = trusted.run("prepare")
     assert (done.code, done.out) == (

@@ -257,6 +257,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [SIGNALLED, SIGNALLED_WHOLE], ids=["short", "whole"])
 def test_a_signal_that_comes_with_the_call_aborts_it(here: Project, program: str) -> None:
     here.run("tools")  # the short road serves tools that are loaded

@@ -331,6 +331,7 @@ CASES: Final = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_both_roads_print_the_same(here: Project, case: str) -> None:
     if CASES[case][0] in ("calls", "ps"):
@@ -391,6 +392,7 @@ def at_terminal(project: Project, program: str, words: Sequence[str], answers: S
     return Done(process.returncode, WAITING.sub("", same(Done(0, shown.decode(), "")).out), "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", AT_A_TERMINAL)
 def test_both_roads_show_the_same_at_a_terminal(here: Project, case: str) -> None:
     words, answers = AT_A_TERMINAL[case]
@@ -408,6 +410,7 @@ def test_the_history_of_a_call_is_printed_the_same(here: Project) -> None:
         assert "no such table" in short.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(
     "line", ["call ", "call t_s", "calls c-", "sessions ", "logs t", "explain t_say", "tools no"]

@@ -51,6 +51,7 @@ def in_bash(project: Project, *words: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_options_and_words_of_a_list(project: Project) -> None:
     assert in_bash(project, "ca") == ["call", "calls"]
     assert in_bash(project, "call", "--t") == ["--timeout"]

@@ -15,6 +15,7 @@ def configured(project: Project, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_every_value_is_shown_with_the_line_that_says_it(project: Project) -> None:
     path = configured(project, "[daemon]\nworkers = 7\n")
     done = project.run("config", "show")
@@ -51,6 +52,7 @@ def test_check_names_rules_about_no_tool_of_the_directory(project: Project) -> N
     assert project.run("config", "check", "--json").json("config check")["notes"] == notes
 
 
+@pytest.mark.slow
 def test_a_file_that_is_named_is_checked_in_place_of_the_users(project: Project) -> None:
     configured(project, "nonsense")
     other = project.home / "other.toml"

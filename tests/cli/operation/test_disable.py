@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.cli.conftest import Project
 
 HELLO = "from toolcell import tool\n@tool\ndef hello() -> str:\n    return 'hello'\n"
 REFUSED = 3
 
 
+@pytest.mark.slow
 def test_what_is_disabled_is_said_by_every_command_and_the_advice_works(daemon: Project) -> None:
     daemon.tool("hello", HELLO)
     assert daemon.run("call", "hello").code == 0

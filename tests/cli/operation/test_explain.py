@@ -128,6 +128,7 @@ def test_a_variable_and_a_program(confined: Project) -> None:
     assert "PATH" in told["rule"]
 
 
+@pytest.mark.slow
 def test_a_host_that_is_refused_names_the_way_to_it(confined: Project) -> None:
     told = asked(confined, "api.example.com")
     assert (told["kind"], told["allowed"]) == ("host", False)
@@ -136,6 +137,7 @@ def test_a_host_that_is_refused_names_the_way_to_it(confined: Project) -> None:
     assert text.startswith("reaches may not connect api.example.com: network, default\n")
 
 
+@pytest.mark.slow
 def test_everything_that_it_is_given(confined: Project) -> None:
     told = confined.run("explain", "reaches", "--json").json("explain")["explanations"]
     kinds = {it["kind"] for it in told}
@@ -143,6 +145,7 @@ def test_everything_that_it_is_given(confined: Project) -> None:
     assert confined.run("explain", "reaches").code == 0
 
 
+@pytest.mark.slow
 def test_a_tool_that_is_refused_altogether_says_why(confined: Project) -> None:
     done = confined.run("explain", "nothing", "/etc")
     assert (done.code, "sees no tool" in done.err) == (3, True)

@@ -24,6 +24,7 @@ def few_descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_descriptors")
 def test_what_an_earlier_installation_left_stops_no_later_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

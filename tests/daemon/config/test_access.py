@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ def is_within(small: Access, large: Access) -> bool:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(LAYERS, SAYS, LAYERS)
 def test_a_layer_that_may_not_loosen_widens_nothing_wherever_it_is(

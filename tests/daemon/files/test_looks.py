@@ -31,6 +31,7 @@ async def test_many_looks_at_one_project_leave_room_for_another() -> None:
         await asyncio.gather(*hostile)
 
 
+@pytest.mark.slow
 async def test_long_looks_at_many_projects_leave_room_for_another() -> None:
     held = threading.Event()
     hostile = [
@@ -66,6 +67,7 @@ async def test_a_prompt_look_waits_for_no_slow_place() -> None:
     assert _free() == (PROMPT_MAX, SLOW_MAX)
 
 
+@pytest.mark.slow
 async def test_looks_that_are_given_up_while_they_wait_take_no_place() -> None:
     held = threading.Event()
     hostile = [asyncio.create_task(look(f"/{number}", held.wait, SECONDS_MAX)) for number in range(THREADS)]

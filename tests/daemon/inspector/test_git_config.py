@@ -54,6 +54,7 @@ def test_a_value_is_what_git_makes_of_it(text: str, value: str, tmp_path: Path) 
     assert [*parse(text)] == [GitSetting("core", "hookspath", value)] == read_by_git(text, tmp_path)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(st.lists(PIECES, max_size=24).map(lambda pieces: "[core]\n" + "".join(pieces)))
 def test_what_git_accepts_is_read_as_git_reads_it(tmp_path: Path, text: str) -> None:

@@ -49,6 +49,7 @@ def test_any_bytes_are_an_index_or_none(rest: bytes, version: int, count: int) -
         assert b"\0" not in name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3, 4])
 @pytest.mark.parametrize(
     "word", [b"\x00\x00\xe0\x00", b"\x00", b"\x00\x00\xe0\x00" + b"a" * 70 + b"\x00", b"\xff"]

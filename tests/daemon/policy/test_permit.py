@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,7 @@ def decided(
         return set()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(RULES, DECLARED, PROJECT_FILES)
 def test_more_trust_never_gives_less(
@@ -144,6 +146,7 @@ def test_more_trust_never_gives_less(
     assert is_within(given[1], given[2])
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(RULES, DECLARED, PROJECT_FILES)
 def test_no_rule_by_name_gives_a_file_anything_that_was_not_shown(
@@ -199,6 +202,7 @@ def made(root: Path, entries: list[tuple[str, str, str]]) -> None:
             continue  # something else is there
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(ENTRIES, st.sampled_from(["", "a", "a/b"]), st.sampled_from(["", "a/own", "c/own"]), TRUST)
 def test_nothing_that_runs_outside_of_a_cell_is_writable_inside(

@@ -19,6 +19,7 @@ def daemon(daemon: RunningDaemon, request: pytest.FixtureRequest) -> RunningDaem
     return daemon
 
 
+@pytest.mark.slow
 async def test_a_tool_works_in_its_project_and_its_temporary_directory(daemon: RunningDaemon) -> None:
     daemon.tool(
         "work",
@@ -44,6 +45,7 @@ async def test_a_tool_works_in_its_project_and_its_temporary_directory(daemon: R
     assert (daemon.project / "made").read_text() == "in the project"
 
 
+@pytest.mark.slow
 async def test_a_tool_has_no_access_that_was_not_granted(daemon: RunningDaemon) -> None:
     daemon.tool(
         "spy",

@@ -144,6 +144,7 @@ def test_the_processes_of_a_cell_are_bounded_for_root_too(place: Path, wrap: Wra
     assert Path("/proc/sys/kernel/pid_max").read_text() == machine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("refused", "layer"),
     [(None, namespaces.BOUNDED), ("ns_last_pid", namespaces.BOUNDED_ROUGHLY), ("pid_max", None)],

@@ -80,6 +80,7 @@ def policy(place: Path, enclosure: Enclosure, **changes: Any) -> SandboxPolicy:
     return SandboxPolicy(enclosure, writable=(str(place / "project"),), **changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enclosure", CONFINED)
 async def test_the_normal_work_of_tools_is_possible(place: Path, enclosure: Enclosure) -> None:
     said, layers = await run_in_cell(
@@ -108,6 +109,7 @@ async def test_the_normal_work_of_tools_is_possible(place: Path, enclosure: Encl
     assert "system-call filter" in layers[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enclosure", CONFINED)
 async def test_a_cell_is_the_first_to_end_where_the_machine_has_no_memory_left(
     place: Path, enclosure: Enclosure
@@ -122,6 +124,7 @@ async def test_a_cell_is_the_first_to_end_where_the_machine_has_no_memory_left(
     assert said == ["1000\n", errno.EROFS if enclosure == "strict" else errno.EACCES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize("enclosure", CONFINED)
 async def test_files_in_memory_are_available_where_the_kernel_limits_memory(
@@ -136,6 +139,7 @@ async def test_files_in_memory_are_available_where_the_kernel_limits_memory(
     assert said == (0 if held else errno.ENOSYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enclosure", EVERYWHERE)
 async def test_access_that_was_not_granted_is_denied(place: Path, enclosure: Enclosure) -> None:
     name = str(place / "socket")
@@ -165,6 +169,7 @@ async def test_access_that_was_not_granted_is_denied(place: Path, enclosure: Enc
     assert (place / "home/secret.new").exists() is not confined
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enclosure", CONFINED)
 async def test_an_inaccessible_program_on_the_path_does_not_hide_the_systems_own(
     place: Path, enclosure: Enclosure
@@ -177,6 +182,7 @@ async def test_an_inaccessible_program_on_the_path_does_not_hide_the_systems_own
     assert (await run_in_cell(place, policy(place, enclosure), body))[0] == "Linux\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enclosure", CONFINED)
 async def test_a_cell_without_programs_cannot_start_one(place: Path, enclosure: Enclosure) -> None:
     body = 'said = attempt(lambda: subprocess.run(["/bin/true"]))'
@@ -206,6 +212,7 @@ async def test_frames_sent_before_a_worker_exits_are_received_after_it(
         await run_in_cell(place, SandboxPolicy("baseline", writable=("/",)), "said = 0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enclosure", CONFINED)
 async def test_a_cell_renames_and_links_between_its_directories_and_not_across_its_border(
     place: Path, enclosure: Enclosure

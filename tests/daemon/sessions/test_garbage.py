@@ -48,6 +48,7 @@ async def run(stage: Stage, line: Line, tool: str, number: int, *, aborted: bool
     stage.calls.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aborted", [False, True], ids=["reported", "aborted"])
 @pytest.mark.parametrize("tool", STATES)
 async def test_an_ended_call_is_freed_at_once(tool: str, *, aborted: bool) -> None:

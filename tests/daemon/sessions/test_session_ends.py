@@ -141,6 +141,7 @@ async def all_have_ended(stage: Stage) -> None:
         assert len(stage.sessions.all) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", STATES)
 async def test_a_session_ends_from_every_state_of_a_call_whoever_resumes_it(state: str) -> None:
     for how, resumed, ending in itertools.product(BREAKS, RESUMED, ENDINGS):
