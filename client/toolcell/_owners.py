@@ -23,12 +23,13 @@ class Step(NamedTuple):
     fault_within: str  # as a directory of the project
 
 
-def walk(directory: str, safe: Collection[str] = ()) -> list[Step]:
+def walk(directory: str, safe: Collection[str] = (), *, user: int | None = None) -> list[Step]:
     """Look at every component of a path, from the root directory on.
 
     Args:
         directory: An absolute path without links.
         safe: Directories that are accepted although other users can write in them.
+        user: Who may change them, besides root; this user by default.
 
     Raises:
         OSError: The directory does not exist, or a component of its path is a link.
@@ -36,34 +37,82 @@ def walk(directory: str, safe: Collection[str] = ()) -> list[Step]:
     path = "/"
     here = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        steps = [_step(path, here)]
+        user = os.geteuid() if user is None else user
+        steps = [_step(path, here, user)]
         for part in filter(None, directory.split("/")):
             below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
             os.close(here)
             here, path = below, os.path.join(path, part)
-            steps.append(_step(path, here))
+            steps.append(_step(path, here, user))
     finally:
         os.close(here)
     return [Step(step.path, "", "") if step.path in safe else step for step in steps]
 
 
-def _step(path: str, descriptor: int) -> Step:
+def faults_of(path: str, safe: Collection[str] = (), *, user: int | None = None) -> list[tuple[str, str]]:
+    """Say who else can change a file or a directory, by itself or through those above it.
+
+    Args:
+        path: An absolute path; what it leads to is looked at.
+        safe: Directories that are accepted, with their files, although other users can write in them.
+        user: Who may change it, besides root; this user by default.
+
+    Returns:
+        Directories that are at fault, each with the fault as a clause; empty where nobody else can.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    user, path = os.geteuid() if user is None else user, os.path.realpath(path)
+    *above, holder = walk(os.path.dirname(path), safe, user=user)
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            above.append(holder)
+            holder = _step(path, descriptor, user)
+            within = holder.fault_within if path not in safe else ""
+        else:
+            within = holder.fault_within
+            if not within and holder.path not in safe:
+                within = _step(path, descriptor, user).fault_within
+    finally:
+        os.close(descriptor)
+    found = [(step.path, step.fault_above) for step in above] + [(holder.path, within)]
+    return [(place, fault) for place, fault in found if fault]
+
+
+def fault_of_roots(path: str) -> str:
+    """Say who but root can change a file of root's, or put one there; empty where none can.
+
+    Where its directory is missing, only the one above that decides. In a user namespace without root, its files look as
+    those of any other user that is not mapped, and are accepted. Raises `OSError`.
+    """
+    root = max(unmapped(), 0)
+    directory = os.path.dirname(path)
+    for place in (os.path.dirname(directory), directory, path):
+        if not os.path.lexists(place):
+            break
+        for _, fault in faults_of(place, user=root):
+            return fault
+    return ""
+
+
+def _step(path: str, descriptor: int, user: int) -> Step:
     status = os.fstat(descriptor)
     has_acl = bool(status.st_mode & stat.S_IWGRP) and _has_acl(descriptor)
-    return Step(
-        path, _fault(path, status, within=False, has_acl=has_acl), _fault(path, status, within=True, has_acl=has_acl)
-    )  # fmt: skip
+    above, within = (_fault(path, status, user, within=within, has_acl=has_acl) for within in (False, True))
+    return Step(path, above, within)
 
 
-def _fault(path: str, status: os.stat_result, *, within: bool, has_acl: bool) -> str:
+def _fault(path: str, status: os.stat_result, user: int, *, within: bool, has_acl: bool) -> str:
     """Say who else can change what is in a directory; empty if only this user and root can."""
-    if status.st_uid not in (0, os.geteuid()) and (within or status.st_uid != unmapped()):
+    if status.st_uid not in (0, user) and (within or status.st_uid != unmapped()):
         return f"{path} belongs to the user {user_name(status.st_uid)}"
     if status.st_mode & stat.S_ISVTX and not within:
         return ""  # entries can be removed and renamed by their owners only
     if status.st_mode & stat.S_IWOTH:
         return f"{path} can be written by every user"
-    if status.st_mode & stat.S_IWGRP and (has_acl or not _is_private(status.st_gid)):
+    if status.st_mode & stat.S_IWGRP and (has_acl or not _is_private(status.st_gid, user)):
         return f"{path} can be written by other users: by the group {_group(status.st_gid)} or an access list"
     return ""
 
@@ -90,15 +139,15 @@ def unmapped() -> int:
 
 
 @functools.cache
-def _is_private(group: int) -> bool:
-    """Whether no other user is in a group.
+def _is_private(group: int, number: int) -> bool:
+    """Whether no user but one is in a group.
 
     That is the user's own, as many systems give one to each user: its primary one, with no other member. And a group of the
     system without members, as Debian's `staff`, which owns /usr/local there; of others a directory service may
     not list the members.
     """
     try:
-        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        user, found = pwd.getpwuid(number), grp.getgrgid(group)
     except KeyError:
         return False
     alone = all(name in (user.pw_name, "root") for name in found.gr_mem)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 ANSWER_SECONDS: Final = 5.0
 """For the first byte of a daemon that listens; one with work to do answers within milliseconds."""
 
+SYSTEM_CONFIG: Final = "/etc/toolcell/config.toml"
+"""The configuration of root, for all users. No variable and no option moves it, as it has what users cannot loosen."""
+
 
 def socket_path() -> str:
     """Return the path of the socket of the user's daemon: `$TOOLCELL_SOCKET`, else below the runtime directory."""
@@ -67,10 +70,13 @@ def state_directory() -> str:
 
 
 def config_paths() -> list[str]:
-    """Return the configuration files; later ones override earlier ones. `$TOOLCELL_CONFIG` replaces them all."""
+    """Return the configuration files; later ones override earlier ones. `$TOOLCELL_CONFIG` replaces them all.
+
+    Of `SYSTEM_CONFIG` what it enforces holds in any case.
+    """
     if chosen := os.environ.get("TOOLCELL_CONFIG"):
         return [os.path.abspath(chosen)]
-    return ["/etc/toolcell/config.toml", os.path.join(config_home(), "toolcell", "config.toml")]
+    return [SYSTEM_CONFIG, os.path.join(config_home(), "toolcell", "config.toml")]
 
 
 def config_home() -> str:

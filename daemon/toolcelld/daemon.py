@@ -29,7 +29,7 @@ from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
 from toolcelld.cell.zygote import Zygote
-from toolcelld.config.load import Config, changed_keys, load
+from toolcelld.config.load import Config, changed_keys, dotted, load
 from toolcelld.environments.builder import Environments
 from toolcelld.environments.engine import ENGINES, engine_here
 from toolcelld.environments.kept import Kept, Place
@@ -324,6 +324,9 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     def _load_config(self) -> Config:
         paths = self.options.config_paths
         loaded = load(paths, required=paths is not None)
+        if loaded.held:
+            keys = ", ".join(sorted({dotted(each.path) for each in loaded.held}))
+            logger.info("%s allows less than is configured: %s", f"[enforce] in {_paths.SYSTEM_CONFIG}", keys)
         return replace(loaded, only=self.options.only, tests=self.options.tests)
 
     async def reload(self) -> tuple[int, int, list[Any]]:

@@ -47,6 +47,10 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
         '[daemon]\npacks = ["builtin"]\n',
         ("check",),
     ),
+    (
+        "catalog/discovery/sources.py",
+        "fault_of_place",
+    ): "tests/daemon/catalog/test_listed.py follows it",
     ("rpc/trust_request.py", "check_owners"): "tests/cli/operation/test_accepting.py follows it",
     (
         "policy/interpreters.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import grp
-import os
 import pwd
 
 import pytest
@@ -42,12 +41,11 @@ def test_a_group_is_private_if_it_is_known_that_no_other_is_in_it(
     def group_of(_: int) -> grp.struct_group:
         return grp.struct_group((name, "x", number, members))
 
-    monkeypatch.setattr(os, "geteuid", lambda: 4321)
     monkeypatch.setattr(pwd, "getpwuid", user_of)
     monkeypatch.setattr(pwd, "getpwall", lambda: [pwd.struct_passwd(user) for user in users])
     monkeypatch.setattr(grp, "getgrgid", group_of)
     owners._is_private.cache_clear()  # pyright: ignore[reportPrivateUsage]
     try:
-        assert owners._is_private(number) is private  # pyright: ignore[reportPrivateUsage]
+        assert owners._is_private(number, 4321) is private  # pyright: ignore[reportPrivateUsage]
     finally:
         owners._is_private.cache_clear()  # pyright: ignore[reportPrivateUsage]

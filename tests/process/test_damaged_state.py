@@ -63,6 +63,8 @@ async def test_lost_decisions_of_trust_are_told_where_they_are_missed(
             operator.operator.GetTrust, op.GetTrustRequest(directory=str(daemon.project))
         )
         found = await operator.ask(operator.operator.Doctor, op.DoctorRequest())
+        status = await operator.ask(operator.operator.GetStatus, op.GetStatusRequest())
+    assert [notice.splitlines()[0] for notice in status.notices] == [said]
     assert list(listed.trusts) == []
     assert [notice.splitlines()[0] for notice in (*listed.notices, *shown.notices)] == [said, said]
     assert [(one.state, one.detail) for one in found.findings if one.name == "database"] == [

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.catalog.describing.description import Description
 from toolcelld.catalog.discovery.scan import scan
-from toolcelld.catalog.discovery.sources import Source, ToolFile
+from toolcelld.catalog.discovery.sources import Source, ToolFile, fault_of_place
 from toolcelld.catalog.permissions import tier_of
 from toolcelld.catalog.problem import Problem
 from toolcelld.config.load import Config
@@ -67,6 +67,9 @@ class Hook:
 def find_hooks(config: Config) -> Iterator[tuple[str, HookSection, ToolFile | Problem]]:
     """Read the files of all hooks, in the order of the configuration. Blocks on the file system."""
     for name, section in config.hooks.items():
+        if fault := fault_of_place(section.file, config.daemon.safe_directories):
+            yield name, section, Problem(section.file, "", "rejected", fault)
+            continue
         directory, only = os.path.split(section.file)
         source = Source(SOURCE, SOURCE, (directory,), only=only)
         found = scan((source,), directory).found

@@ -17,7 +17,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from toolcell import _paths
-from toolcelld.config.load import ConfigError, Mistake, load
+from toolcelld.config.load import ConfigError, Mistake, load, shown
 
 __all__ = ["edit"]
 
@@ -39,7 +39,9 @@ def edit(path: str, key: str, value: str, paths: Sequence[str]) -> str:
     parts, real = _parts(path, key), os.path.realpath(path)
     before = _text(real)
     after = _with(path, before, parts, _value(value))
-    load(paths, instead={path: after.encode()})
+    config = load(paths, instead={path: after.encode()})
+    if held := next((each for each in config.held if each.path[: len(parts)] == tuple(parts)), None):
+        raise ConfigError(path, [Mistake(key, shown(_value(value)), f"is more than {held.why} allows")])
     _write(real, after)
     line = tomlkit.dumps({"value": _value(value)}).strip().removeprefix("value = ")
     return f"{key} = {line}"

@@ -4,18 +4,21 @@ Each file is checked by itself, so that a mistake can name its file, and then la
 key by key. The rules for tools are not laid on top of each other: they stay a list in file order, because
 a pattern of the later file must win over every pattern of the earlier one.
 
+`[enforce]` of root's own file holds whatever the files say, also where it is not one of them (`enforcement`).
+
 An unknown key is a mistake and not a warning: a misspelt limit that is silently ignored is no limit.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import fnmatch
 import os
 import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -23,6 +26,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pydantic import ValidationError
 
 from toolcell import _paths
+from toolcell._owners import fault_of_roots
+from toolcelld.config.enforcement import Held, hold
 from toolcelld.config.lines import KeyLines, keys_of
 from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Rules, is_pattern
 from toolcelld.config.schema import (
@@ -32,8 +37,10 @@ from toolcelld.config.schema import (
     ConfigFile,
     DaemonSection,
     DefaultsSection,
+    EnforceSection,
     EnvironmentsSection,
     HookSection,
+    LimitKeys,
     MaxSection,
     MetricsSection,
     ProfileSection,
@@ -97,6 +104,8 @@ class Config:
     permissions: Rules = ()  # in file order; the last match counts
     hooks: Mapping[str, HookSection] = field(default_factory=dict[str, HookSection])  # in file order
     files: tuple[str, ...] = ()  # those that were there
+    enforce: EnforceSection = field(default_factory=EnforceSection.default)  # what root's file holds all to
+    held: tuple[Held, ...] = ()  # the keys that say more than that
     only: tuple[
         str, ...
     ] = ()  # tool files, absolute: no others are looked at; said at the start, not in a file
@@ -163,20 +172,47 @@ def load(
     Raises `ConfigError`.
     """
     named = os.environ.get("TOOLCELL_CONFIG")
-    config = Config()
+    config, system = Config(), _of_root()
     for path in _paths.config_paths() if paths is None else paths:
         wanted = required or (bool(named) and os.path.abspath(named or "") == path)
         raw = instead[path] if path in instead else _read(path, required=wanted)
         if raw is not None:
-            try:
+            with _lines_of(path, raw):
                 file = _parse(path, raw)
                 config = _laid_on(config, file, path)
                 if mistakes := [*_dangling(config, file)]:
                     raise ConfigError(path, mistakes)
-            except ConfigError as error:
-                lines = KeyLines(raw.decode(errors="replace"))
-                raise ConfigError(path, [_with_line(mistake, lines) for mistake in error.mistakes]) from error
-    return config
+    return hold(replace(config, enforce=system.enforce), system.source)
+
+
+def _of_root() -> ConfigFile:
+    """Read root's file for what it enforces. Raises `ConfigError` also where others could have written it."""
+    path = _paths.SYSTEM_CONFIG
+    try:
+        fault = fault_of_roots(path)
+    except OSError as error:
+        fault = f"{path}: {error.strerror}"
+    if fault:
+        problem = (
+            f"decides for all users, and {fault}; it and its directory have to be root's alone: "
+            f"chown root {os.path.dirname(path)} {path} && chmod go-w {os.path.dirname(path)} {path}"
+        )
+        raise ConfigError(path, [Mistake("", "", problem)])
+    raw = _read(path, required=False)
+    if raw is None:
+        return ConfigFile.model_construct()
+    with _lines_of(path, raw):
+        return _parse(path, raw)
+
+
+@contextlib.contextmanager
+def _lines_of(path: str, raw: bytes) -> Generator[None]:
+    """Add the lines of their keys to the mistakes of a file."""
+    try:
+        yield
+    except ConfigError as error:
+        lines = KeyLines(raw.decode(errors="replace"))
+        raise ConfigError(path, [_with_line(mistake, lines) for mistake in error.mistakes]) from error
 
 
 def _with_line(mistake: Mistake, lines: KeyLines) -> Mistake:
@@ -217,6 +253,7 @@ def _parse(path: str, raw: bytes) -> ConfigFile:
         *_tool_mistakes(file),
         *_name_mistakes(file),
         *_permission_mistakes(file),
+        *_enforce_mistakes(file, path),
     ]:
         raise ConfigError(path, mistakes)
     return file
@@ -330,9 +367,22 @@ def _permission_mistakes(file: ConfigFile) -> Iterator[Mistake]:
             yield Mistake(dotted(("permissions", pattern)), "", NO_PATTERN)
 
 
+def _enforce_mistakes(file: ConfigFile, path: str) -> Iterator[Mistake]:
+    if "enforce" not in file.model_fields_set:
+        return
+    if path != _paths.SYSTEM_CONFIG:
+        yield Mistake("enforce", "", f"belongs in {_paths.SYSTEM_CONFIG}, which root writes; remove it here")
+        return
+    for name in file.enforce.sources or ():
+        if name not in BUILT_IN_SOURCES and name not in file.source:
+            near = _nearest(name, (*BUILT_IN_SOURCES, *file.source))
+            problem = f"is no source of this file; say with [source.{name}] here where its tools are{near}"
+            yield Mistake("enforce.sources", shown(name), problem)
+
+
 def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
     # Members of a union add their own name to the place; no key of ours has a third level below a table of names.
-    depth = 3 if location[0] in TABLES else 2
+    depth = 3 if location[0] in TABLES or location[:2] == ("enforce", "max") else 2
     location = location[:depth]
     # Who writes a secret where its place should stand need not read it again, in every log.
     in_secrets = location[0] == "secrets"
@@ -354,7 +404,10 @@ def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
 def _unknown(location: tuple[int | str, ...]) -> str:
     """What to say of a key that no section knows."""
     key = str(location[-1])
-    known = _keys(SECTIONS[str(location[0])]) if len(location) > 1 else ("trust", *SECTIONS, "permissions")
+    section = LimitKeys if len(location) > 2 and location[0] == "enforce" else SECTIONS.get(str(location[0]))
+    known = (
+        _keys(section) if len(location) > 1 and section is not None else ("trust", *SECTIONS, "permissions")
+    )
     if near := _nearest(key, known):
         return f"unknown key{near}"
     if homes := [

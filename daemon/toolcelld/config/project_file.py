@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
+from toolcell import _paths
 from toolcelld.config.load import ConfigError, Mistake, dotted, shown
 from toolcelld.config.permissions import Stricter, stricter_rules
 from toolcelld.config.schema import Hosts, LimitKeys, Names, SecretNames, Section, strings
@@ -131,6 +132,8 @@ def _mistake(problem: ErrorDetails) -> Mistake:
     location = problem["loc"]
     depth = 2 if location[0] == "limits" else 1
     key = dotted(location[:depth])
+    if location[0] == "enforce":
+        return Mistake("enforce", "", f"belongs in {_paths.SYSTEM_CONFIG}, which root writes")
     if problem["type"] == "extra_forbidden":
         section = LimitKeys if depth == 2 and len(location) > 1 else ProjectFile
         known = [info.alias or name for name, info in section.model_fields.items()]

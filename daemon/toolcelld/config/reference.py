@@ -22,6 +22,7 @@ TITLES: Final[Mapping[str, str]] = {
     "daemon": "[daemon]",
     "defaults": "[defaults]",
     "max": "[max]",
+    "enforce": "[enforce]",
     "spill": "[spill]",
     "records": "[records]",
     "metrics": "[metrics]",
@@ -78,6 +79,13 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "protected": "names that are read-only in a project, beside `.git`, `.toolcell` and `.atomic`",
     },
     "max": dict.fromkeys(LIMITS, SAME),
+    "enforce": {
+        "trust": "the loosest mode of `trust`",
+        "sandbox": "the weakest sandbox of any tool",
+        "network": "the most that any tool gets: hosts, or `false`; no tool runs without a sandbox then",
+        "sources": "where tools come from: `project`, `user`, packs, and sources of this file, whose code no other file changes; hooks want `user`",
+        "max": "a table `[enforce.max]` with the keys of `[max]`, over every limit that files, tables and calls say",
+    },
     "spill": {
         "bytes_per_call": "what is kept of the outputs of one call",
         "quota": "what is kept of all calls together; the oldest is removed first",
@@ -152,6 +160,7 @@ _TYPES: Final = [
     (schema.Hosts, "`true`, `false` or a list of hosts"),
     (schema.Sandbox, '`"auto"`, `"strict"`, `"baseline"`, `"none"` or a profile'),
     (StrictBool, "`true` or `false`"),
+    (LimitKeys, "table of limits"),
     (schema.FilePath, "path"),
     (schema.Names, "list of names"),
     (schema.SecretNames, "list of names"),
@@ -229,6 +238,8 @@ def _default_of(name: str, field: FieldInfo, *, says_nothing: bool) -> str:
     if field.is_required():
         return "required"
     if says_nothing and name not in SAID:
+        return "–"
+    if isinstance(value, Section):
         return "–"
     if value is None:
         return "off" if name in LimitKeys.model_fields else "–"

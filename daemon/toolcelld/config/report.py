@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from toolcell import _paths
 from toolcell._units import show_bytes, show_seconds
+from toolcelld.config.enforcement import enforced_by
 from toolcelld.config.lines import KeyLines
 from toolcelld.config.load import BUILT_IN_SOURCES, Config, ConfigError, dotted, load
-from toolcelld.config.schema import ConfigFile, LimitKeys, Section
+from toolcelld.config.schema import ConfigFile, EnforceSection, LimitKeys, Section
 from toolcelld.files.toml import parse_toml
 
 __all__ = ["report"]
@@ -30,8 +31,8 @@ def report(paths: Sequence[str] | None = None) -> dict[str, Any]:
         paths: Configuration files, the later on top; default: those that a daemon would read.
 
     Returns:
-        `files`: path and `read`; `values`: key, value as TOML, origin (a path, or "default") and line;
-        `mistakes`: texts, with which no daemon starts; `notes`: key, text, origin and line.
+        `files`: path and `read`; `values`: key, value as TOML, origin (a path, or "default"), line, and `held`, which names
+        what of `[enforce]` allows no more than it says, or is empty; `mistakes`: texts, with which no daemon starts; `notes`: key, text, origin and line.
     """
     chosen = _paths.config_paths() if paths is None else list(paths)
     try:
@@ -39,9 +40,20 @@ def report(paths: Sequence[str] | None = None) -> dict[str, Any]:
     except ConfigError as error:
         files = [{"path": path, "read": False} for path in chosen]
         return {"files": files, "values": [], "mistakes": str(error).splitlines(), "notes": []}
-    origins = _Origins(config.files)
-    values = [{"key": dotted(path), "value": value, **origins.of(path)} for path, value in _values(config)]
-    notes = [{"key": dotted(path), "text": text, **origins.of(path)} for path, text in _notes(config)]
+    origins = _Origins(dict.fromkeys((*config.files, *([_paths.SYSTEM_CONFIG] if _enforces(config) else []))))
+    held = {each.path: origins.enforced(each.by) for each in config.held}
+    values = [
+        {"key": dotted(path), "value": value, **origins.of(path), "held": held.get(path, "")}
+        for path, value in _values(config)
+    ]
+    said = [
+        (each.path, f"says more than {each.why} allows, which holds")
+        for each in config.held
+        if origins.of(each.path)["line"] is not None
+    ]
+    notes = [
+        {"key": dotted(path), "text": text, **origins.of(path)} for path, text in (*said, *_notes(config))
+    ]
     files = [{"path": path, "read": path in config.files} for path in chosen]
     return {"files": files, "values": values, "mistakes": [], "notes": notes}
 
@@ -49,8 +61,8 @@ def report(paths: Sequence[str] | None = None) -> dict[str, Any]:
 class _Origins:
     """Which file says a key, and in which line."""
 
-    def __init__(self, files: Sequence[str]) -> None:
-        texts = {path: _text(path) for path in reversed(files)}
+    def __init__(self, files: Collection[str]) -> None:
+        texts = {path: _text(path) for path in reversed([*files])}
         self._said = {path: _keys(text) for path, text in texts.items()}
         self._lines = {path: KeyLines(text) for path, text in texts.items()}
 
@@ -59,6 +71,15 @@ class _Origins:
             if path in said:
                 return {"origin": file, "line": self._lines[file].of(path)}
         return {"origin": "default", "line": None}
+
+    def enforced(self, key: str) -> str:
+        """Return what holds a key, with its file and line."""
+        line = self._lines[_paths.SYSTEM_CONFIG].of(("enforce", *key.split(".")))
+        return f"{enforced_by(key)}:{line}" if line else enforced_by(key)
+
+
+def _enforces(config: Config) -> bool:
+    return bool(config.enforce.model_fields_set)
 
 
 def _text(path: str) -> str:
@@ -91,7 +112,9 @@ def _values(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
             yield from (((name, pattern), _quoted(action)) for pattern, action in config.permissions)
             continue
         section = given.get(name)
-        if isinstance(section, Section):
+        if isinstance(section, EnforceSection):
+            yield from _of_section(section, (name,))
+        elif isinstance(section, Section):
             yield from _of_section(section, (name,), everything=True)
         elif isinstance(section, Mapping):
             for key, below in cast("Mapping[str, object]", section).items():
@@ -108,7 +131,9 @@ def _of_section(
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     for name, info in type(section).model_fields.items():
         value = getattr(section, name)
-        if name in section.model_fields_set or (
+        if isinstance(value, Section):
+            yield from _of_section(value, (*path, name))
+        elif name in section.model_fields_set or (
             everything and (value is not None or isinstance(section, LimitKeys))
         ):
             yield (*path, info.alias or name), _written(name, value)

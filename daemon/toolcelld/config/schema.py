@@ -36,6 +36,7 @@ __all__ = [
     "DaemonSection",
     "Declared",
     "DefaultsSection",
+    "EnforceSection",
     "EnvironmentsSection",
     "HookSection",
     "Isolation",
@@ -298,6 +299,24 @@ class MaxSection(LimitKeys):
     output_bytes: BytesLimit = 4 * 2**20  # about a million tokens; no model reads more
 
 
+SOURCES_MAX = 64  # of [enforce]; a file of root names some directories
+
+
+class EnforceSection(Section):
+    """[enforce]: what no user can loosen, in the file of root alone; a key that is not there holds nobody."""
+
+    trust: Trust = "all"
+    sandbox: Literal["none", "baseline", "auto", "strict"] = "none"  # the weakest
+    network: Hosts = True  # the most that any tool gets
+    sources: (
+        Annotated[
+            tuple[str, ...], BeforeValidator(strings("names of sources")), Field(max_length=SOURCES_MAX)
+        ]
+        | None
+    ) = None  # where tools come from; no others are used
+    max: LimitKeys = LimitKeys.default()  # of every limit, also of those that users' tables say
+
+
 class SpillSection(Section):
     """[spill]: outputs beyond what the model reads."""
 
@@ -445,6 +464,7 @@ class ConfigFile(Section):
     daemon: DaemonSection = DaemonSection.default()
     defaults: DefaultsSection = DefaultsSection.default()
     max: MaxSection = MaxSection.default()
+    enforce: EnforceSection = EnforceSection.default()
     spill: SpillSection = SpillSection.default()
     records: RecordsSection = RecordsSection.default()
     metrics: MetricsSection = MetricsSection.default()
@@ -461,6 +481,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "daemon": DaemonSection,
     "defaults": DefaultsSection,
     "max": MaxSection,
+    "enforce": EnforceSection,
     "spill": SpillSection,
     "records": RecordsSection,
     "metrics": MetricsSection,

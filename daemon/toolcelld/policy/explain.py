@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcelld.catalog.discovery.sources import PROJECT
+from toolcelld.config.enforcement import beyond
 from toolcelld.config.load import dotted
 from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.resolution.access import Access
@@ -180,7 +181,9 @@ def _host(permit: Permit, subject: str) -> Explanation:
     hosts = list(
         dict.fromkeys((*policy.hosts, host if subject in (f"{host}:80", f"{host}:443") else subject))
     )
-    if permit.tool.file.source == PROJECT:
+    if barred := beyond(permit.settings.enforce, hosts):
+        remedy = barred
+    elif permit.tool.file.source == PROJECT:
         need = f"@tool(network={json.dumps(hosts)})"
         remedy = f"Ask for it in the tool's file, {need}, then:\n  {grant_command(permit.tool.file)}"
     else:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from toolcelld.catalog.discovery.sources import ToolFile
+from toolcelld.config.enforcement import beyond, enforced_by
 from toolcelld.config.hosts import WHOLE, network_value, ports_of
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.access import Access, in_words
@@ -69,12 +70,18 @@ def policy_of(
     lacking = settings.needs.lacking(access)
     lacking = Access(network=lacking.network if enclosure != "none" else (), secrets=lacking.secrets)
     if lacking:
+        if barred := beyond(settings.enforce, lacking.network):
+            raise Refusal(
+                RefusalReason.NEEDS_GRANT, f"{tool} needs {' and '.join(in_words(lacking))}. {barred}"
+            )
         raise _needs_grant(tool, lacking, access, consent)
     if enclosure == "baseline" and access.network and WHOLE not in access.network:
+        whole = beyond(settings.enforce, (WHOLE,))
+        whole = whole or f"To give it the whole network: {set_command(('tool', tool, 'network'), True)}"
         raise Refusal(
             RefusalReason.NO_SANDBOX,
             f"{tool} may reach some hosts only, and that can be held in the sandbox strict alone; here it is {enclosure}.\n"
-            f"  To give it the whole network: {set_command(('tool', tool, 'network'), True)}\n"
+            f"  {whole}\n"
             "  To see what strict lacks: toolcell doctor",
         )
     return _policy(enclosure, file, access, project, host_paths, read_only=settings.read_only)
@@ -92,9 +99,12 @@ def _given(tool: str, access: Access, host: HostCapabilities) -> Enclosure:
     if enclosure is not None:
         return enclosure
     wanted = _wanted(access)[-1]
+    origin = access.origin("enclosure")
     remedy = (
         "The file asks for it itself."
-        if access.origin("enclosure") == "file"
+        if origin == "file"
+        else f"No less is allowed: {origin}."
+        if origin == enforced_by("sandbox")
         else f"To run it with less: {set_command(('tool', tool, 'sandbox'), 'baseline')}   or none"
     )
     raise Refusal(

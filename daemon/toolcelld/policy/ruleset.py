@@ -26,6 +26,7 @@ from toolcelld.catalog.discovery.sources import (
     sources_of,
 )
 from toolcelld.catalog.hooks import Hook
+from toolcelld.config.enforcement import lowered
 from toolcelld.config.hosts import WHOLE
 from toolcelld.config.load import Config
 from toolcelld.config.remedies import CONFIG_FILE, set_command
@@ -285,6 +286,8 @@ class Ruleset:
             file, _import_directory(file, policy), settings, policy, interpreter, trusted=trusted
         )
         limits = _of_cell(self.config.defaults)
+        most = {name: lowered(self.config.enforce, name, getattr(limits, name)) for name in OF_CELLS}
+        limits = replace(limits, **most)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
 
     def _interpreter(self, file: ToolFile, root: str, *, trusted: bool) -> Interpreter | None:

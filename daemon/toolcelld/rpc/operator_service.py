@@ -80,6 +80,7 @@ class Operator(Steering):
             drained=self._sessions.drained,
             log_level=daemon.log_level.name,
             log_level_until=timestamp(daemon.log_level.until) if daemon.log_level.until else None,
+            notices=self._notices,
         )
 
     async def ListSessions(

@@ -72,6 +72,7 @@ class GetStatusResponse(_message.Message):
     DRAINED_FIELD_NUMBER: _builtins.int
     LOG_LEVEL_FIELD_NUMBER: _builtins.int
     LOG_LEVEL_UNTIL_FIELD_NUMBER: _builtins.int
+    NOTICES_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"starting", "serving", "draining" (because it stops, or by Drain) or "stopped"."""
     version: _builtins.str
@@ -134,6 +135,10 @@ class GetStatusResponse(_message.Message):
     def log_level_until(self) -> _timestamp_pb2.Timestamp:
         """When that ends, if it was set for a time."""
 
+    @_builtins.property
+    def notices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is lost of the records of decisions, or cannot be kept, and what to do, for display; empty where all is well."""
+
     def __init__(
         self,
         *,
@@ -164,10 +169,11 @@ class GetStatusResponse(_message.Message):
         drained: _builtins.str | None = ...,
         log_level: _builtins.str = ...,
         log_level_until: _timestamp_pb2.Timestamp | None = ...,
+        notices: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_drained", b"_drained", "drained", b"drained", "log_level_until", b"log_level_until", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drained", b"_drained", "blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "disabled", b"disabled", "drained", b"drained", "kill_method", b"kill_method", "log", b"log", "log_level", b"log_level", "log_level_until", b"log_level_until", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "records_bytes", b"records_bytes", "records_fault", b"records_fault", "records_lost", b"records_lost", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drained", b"_drained", "blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "disabled", b"disabled", "drained", b"drained", "kill_method", b"kill_method", "log", b"log", "log_level", b"log_level", "log_level_until", b"log_level_until", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "notices", b"notices", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "records_bytes", b"records_bytes", "records_fault", b"records_fault", "records_lost", b"records_lost", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__drained: _TypeAlias = _typing.Literal["drained"]  # noqa: Y015
     _WhichOneofArgType__drained: _TypeAlias = _typing.Literal["_drained", b"_drained"]  # noqa: Y015

@@ -26,7 +26,9 @@ def test_every_value_is_shown_with_the_line_that_says_it(project: Project) -> No
     origins = {line.rindex("# ") for line in lines if not line.startswith(("[", "protected"))}
     assert len(origins) == 1  # one column, but for a list that is longer than a screen
     shown = project.run("config", "show", "--json").json("config show")
-    assert {"key": "daemon.workers", "value": "7", "origin": str(path), "line": 2} in shown["values"]
+    assert {"key": "daemon.workers", "value": "7", "origin": str(path), "line": 2, "held": ""} in shown[
+        "values"
+    ]
 
 
 def test_a_configuration_that_cannot_be_used_is_refused_with_its_line(project: Project) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from pathlib import Path
 
 import pytest
 
 from toolcelld.catalog.discovery.scan import Scan, scan
 from toolcelld.catalog.discovery.sources import sources_of
+from toolcelld.catalog.hooks import find_hooks
+from toolcelld.catalog.problem import Problem
 from toolcelld.config.load import Config, ConfigError, load
-from toolcelld.config.schema import SourceSection
+from toolcelld.config.schema import DaemonSection, HookSection, SourceSection
 
 
 def scanned(project: Path, section: SourceSection) -> Scan:
@@ -84,3 +89,58 @@ def test_a_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     config = tmp_path / "config.toml"
     config.write_text('[source.team]\nfiles = ["~/a.py"]\n')
     assert load([str(config)]).sources["team"].files == (str(tmp_path / "a.py"),)
+
+
+def hurt(place: Path, fault: str) -> str:
+    if fault == "mode":
+        place.chmod(0o777)
+        return f"{place} can be written by every user"
+    os.chown(place, 4242, 4242)
+    return f"{place} belongs to the user 4242"
+
+
+@pytest.mark.parametrize("fault", ["mode", "owner"])
+@pytest.mark.parametrize("which", ["team/tools", "team", "team/tools/a.py"])
+@pytest.mark.parametrize("kind", ["directory", "files"])
+def test_what_other_users_can_change_is_not_used_and_said(
+    tmp_path: Path, fault: str, which: str, kind: str
+) -> None:
+    if fault == "owner" and os.geteuid() != 0:
+        pytest.skip("only root makes files of other users")
+    if which.endswith(".py") and kind == "directory":
+        pytest.skip("the files of a directory are as safe as it is")
+    tools = tmp_path / "team" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "a.py").write_text("")
+    section = (
+        SourceSection(directory=str(tools))
+        if kind == "directory"
+        else SourceSection(files=(str(tools / "a.py"),))
+    )
+    assert len(scanned(tmp_path, section).files) == 1
+    says = hurt(tmp_path / which, fault)
+    found = scanned(tmp_path, section)
+    assert found.files == ()
+    (problem,) = found.problems
+    assert (problem.reason, problem.path) == (
+        "rejected",
+        str(tools if kind == "directory" else tools / "a.py"),
+    )
+    assert problem.message.startswith(f"is not used, as {says}: ")
+    (command,) = re.findall(r"toolcell config set daemon.safe_directories '(.*)'", problem.message)
+    safe = tuple(json.loads(command))
+    config = Config(sources={"team": section}, daemon=DaemonSection(safe_directories=safe))
+    assert len(scan(sources_of(config, str(tmp_path)), str(tmp_path)).files) == 1, "as the message says"
+
+
+def test_a_hook_that_other_users_can_change_is_not_used(tmp_path: Path) -> None:
+    place = tmp_path / "hooks"
+    place.mkdir()
+    (place / "guard.py").write_text("")
+    config = Config(hooks={"guard": HookSection(file=str(place / "guard.py"))})
+    ((_, _, found),) = find_hooks(config)
+    assert not isinstance(found, Problem)
+    place.chmod(0o777)
+    ((_, _, found),) = find_hooks(config)
+    assert isinstance(found, Problem)
+    assert f"{place} can be written by every user" in found.message

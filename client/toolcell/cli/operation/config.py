@@ -37,7 +37,7 @@ def show(context: CommandContext) -> Exit:
         return Exit.OK
     table: list[str] = []
     lines = [
-        (above, f"{key} = {clean(value['value'])}", f"# {_place(value)}")
+        (above, f"{key} = {clean(value['value'])}", f"# {_place(value)}{_held(value)}")
         for value in found["values"]
         for *above, key in [_split(value["key"])]
     ]
@@ -160,6 +160,10 @@ async def _rules_about_nothing(context: CommandContext, values: Iterable[dict[st
 
 def _place(entry: dict[str, Any]) -> str:
     return f"{entry['origin']}:{entry['line']}" if entry["line"] else str(entry["origin"])
+
+
+def _held(value: dict[str, Any]) -> str:
+    return f"; no more than {value['held']}" if value["held"] else ""
 
 
 def _split(key: str) -> list[str]:

@@ -221,6 +221,7 @@ GET_STATUS_RESPONSE: Table = {
     25: ("?drained", "string"),
     26: ("log_level", "string"),
     27: ("log_level_until", TIMESTAMP),
+    28: ("*notices", "string"),
 }
 LIST_TOOLS_REQUEST: Table = {1: ("directory", "string")}
 LIST_TOOLS_RESPONSE: Table = {

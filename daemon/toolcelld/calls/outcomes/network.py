@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from toolcelld.config.hosts import as_address, entry_for, is_granted
+from toolcelld.config.enforcement import beyond
+from toolcelld.config.hosts import as_address, entry_for, is_granted, network_entries
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.settings import Settings
 from toolcelld.network.attempts import Attempt
@@ -72,6 +73,8 @@ def _grant(tool: str, settings: Settings, policy: SandboxPolicy, wanted: Sequenc
     granted = list(dict.fromkeys((*policy.hosts, *(wanted or ["HOST"]))))
     value = granted if policy.enclosure == "strict" else True
     whole = "" if policy.enclosure == "strict" else ", which outside of the sandbox strict is all of it"
+    if barred := beyond(settings.enforce, network_entries(value if value is True else tuple(wanted))):
+        return f"  {barred}"
     command = set_command(("tool", tool, "network"), value)
     trust = f"\n  then, as only trusted tools have more: {settings.grant}" if settings.grant else ""
     return f"  To grant it{whole}: {command}{trust}"

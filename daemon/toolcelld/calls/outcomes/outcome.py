@@ -19,6 +19,7 @@ from toolcell._units import format_bytes, format_seconds, show_seconds
 from toolcelld.calls.outcomes import network
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.processes.usage import passed
+from toolcelld.config.enforcement import enforced_by, limit_of
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, shown_limit
 from toolcelld.network.attempts import Attempt
@@ -345,6 +346,8 @@ def _leftovers(evidence: Evidence) -> int:
 def _raise(evidence: Evidence, key: str) -> str:
     """The command that would raise a limit, where it was not the call's own."""
     if key == QUESTION_CAUSE:
+        if evidence.question_seconds == limit_of(evidence.settings.enforce, "timeout_seconds"):
+            return f"\nIt is the most that {enforced_by('max.timeout')} allows."
         raised = set_command(("max", "timeout"), show_seconds(2 * evidence.question_seconds))
         return f"\nCall it again when its questions can be answered, or let them wait longer: {raised}"
     value = _limit(evidence, key)
@@ -358,6 +361,8 @@ def _raise(evidence: Evidence, key: str) -> str:
             f"\nIts {key} of {settings.held[key]} is held until it is trusted.\n"
             f"  To see what is asked for, and to grant it: {settings.grant}"
         )
+    if value == limit_of(settings.enforce, KEYS[key]):
+        return f"\nIt is the most that {enforced_by(f'max.{key}')} allows."
     raised = set_command(("tool", evidence.tool, key), shown_limit(KEYS[key], value * 2))
     trust = f"\n  then, as only trusted tools have more: {settings.grant}" if settings.grant else ""
     return f"\n  To raise it: {raised}{trust}"

@@ -71,6 +71,9 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
             if (looked := os.path.join(resolved, source.only)) in directories:
                 continue  # the home directory is the project: its files were scanned already
             directories.add(looked)
+            if source.fault:
+                found.append(Problem(looked.rstrip("/"), "", "rejected", source.fault))
+                continue
             look = _scan_listed if source.listed else _scan_directory
             if source.runtime not in engines:
                 engines[source.runtime] = engine_here(source.runtime, directory)

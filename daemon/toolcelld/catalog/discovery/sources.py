@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from toolcell import _paths
 from toolcell._file_kinds import kind_of
-from toolcell._owners import walk
+from toolcell._owners import faults_of, walk
 from toolcelld.catalog.discovery.packaged import packaged_tools
+from toolcelld.config.enforcement import enforced_by
 from toolcelld.config.load import PROJECT, Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
+from toolcelld.config.remedies import set_command
 from toolcelld.environments.engine import Engine, EngineName
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import (
@@ -25,7 +27,7 @@ from toolcelld.flavours import (
 )
 
 __all__ = [
-    "BUILTIN", "PROJECT", "PROJECT_PLUGINS", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",
+    "BUILTIN", "PROJECT", "PROJECT_PLUGINS", "Source", "ToolFile", "fault_of_place", "project_above", "project_directory", "projects_above", "sources_of",
 ]  # fmt: skip
 
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
@@ -52,6 +54,7 @@ class Source:
     runtime: EngineName | None = None  # the engine of its scripts; None is the first that is there
     listed: str = ""  # what names the one file or the directory; empty if it is looked for
     project: str = ""  # of a file that is named by its path and lies in no place for tools
+    fault: str = ""  # why none of its files are used: another user could change them
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -165,12 +168,18 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
             programs,
             plugins=plugins.get(name, ()),
             runtime=section.runtime,
+            fault=fault_of_place(section.directory, config.daemon.safe_directories)
+            if section.directory
+            else "",
         )
 
     found = tuple(source(name, *place) for name, place in places.items())
     found = tuple(
         part for one in found for part in (_levels(one, projects) if one.name == PROJECT else (one,))
     )
+    allowed = config.enforce.sources
+    if allowed is not None:
+        found = tuple(one for one in found if one.name in allowed)
     if config.only:
         return tuple(_named(config, path, found, projects[0]) for path in config.only)
     found = tuple(part for one in found for part in (one, *_listed(config, one), *_packaged(config, one)))
@@ -180,8 +189,30 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
 def _listed(config: Config, source: Source) -> Iterator[Source]:
     """Yield a source for each file that the configuration lists in a section, in its order."""
     section = config.sources.get(source.name)
+    safe = config.daemon.safe_directories
     for path in section.files if section is not None else ():
-        yield replace(_source_of(path, (source,)), listed=f"[source.{source.name}] of the configuration")
+        found = _source_of(path, (source,))
+        yield replace(
+            found, listed=f"[source.{source.name}] of the configuration", fault=fault_of_place(path, safe)
+        )
+
+
+def fault_of_place(path: str, safe: Collection[str]) -> str:
+    """Return why nothing is used of a directory, or a file, that the configuration names; empty where all is well.
+
+    Whoever can write there has their code run as this user, with all that the configuration gives the source.
+    """
+    try:
+        faults = faults_of(path, safe)
+    except OSError:
+        return ""  # it is not there, which the scan says
+    if not faults:
+        return ""
+    accepted = set_command(("daemon", "safe_directories"), [*safe, *(place for place, _ in faults)])
+    return (
+        f"is not used, as {faults[0][1]}: what is put there would run as you\n"
+        f"Have it belong to you or root, with nobody else to write in it. To accept who can: {accepted}"
+    )
 
 
 def _packaged(config: Config, source: Source) -> Iterator[Source]:
@@ -206,6 +237,10 @@ def _packaged(config: Config, source: Source) -> Iterator[Source]:
 def _named(config: Config, path: str, sources: Sequence[Source], project: str) -> Source:
     """Return the source of a file that is named by its path: with the settings of the project that it lies in."""
     directory = os.path.dirname(path)
+    allowed = config.enforce.sources
+    if allowed is not None and PROJECT not in allowed and not any(directory in one.places for one in sources):
+        mistakes = f"{path} is not used, as it lies in no source of {enforced_by('sources')}"
+        return Source(PROJECT, "local", (), mistakes=mistakes, listed=path)
     if any(directory in source.places for source in sources):
         return _source_of(path, sources)
     section = config.daemon

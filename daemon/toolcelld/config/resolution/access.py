@@ -5,6 +5,7 @@
     _granting    [defaults], the source, the profile, and the rules by name, [tool.PATTERN] and [tool.NAME]
     _insisting   the tool's file: a stronger sandbox, and no programs
     _LEAST       for the tool of a project that is not trusted
+    enforced     [enforce] of root's file, over all of these
 
 A value is one of the configuration's keys, but for two: `sandbox` is here `profile` and `enclosure`, and `network` a list.
 """
@@ -25,6 +26,7 @@ from toolcelld.config.resolution.layers import (
     Origins,
     Says,
     Standing,
+    enforced,
     fold,
     of,
     rules,
@@ -119,15 +121,17 @@ def decide(
     asks, own = _asking(file, project), _insisting(file)
     gives = _granting(config, tool, source, standing, most)
     least = [_LEAST] if standing is Standing.UNTRUSTED else []
-    access = Access.of([*asks, *_ceilings(config, source, most), *gives, *own, *least])
-    return access, Access.of(asks), Access.of([*asks, *gives, *own])
+    root = [*enforced(config)]
+    access = Access.of([*asks, *_ceilings(config, source, most), *gives, *own, *least, *root])
+    return access, Access.of(asks), Access.of([*asks, *gives, *own, *root])
 
 
 def asked(config: Config, tool: str, file: Declared, source: str, project: ProjectFile) -> Access:
     """Return what a project's tool would get beyond the smallest cell if it were trusted; as `profile` a weaker sandbox."""
     asks = _asking(file, project)
-    full = Access.of([*asks, *_granting(config, tool, source, Standing.FULL, {}), *asks])
-    tight = Access.of(_granting(config, tool, source, Standing.CHANGED, {}))
+    root = [*enforced(config)]
+    full = Access.of([*asks, *_granting(config, tool, source, Standing.FULL, {}), *asks, *root])
+    tight = Access.of([*_granting(config, tool, source, Standing.CHANGED, {}), *root])
     if full.profile in config.profiles:
         weaker = full.profile != tight.profile
     else:

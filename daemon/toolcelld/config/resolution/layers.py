@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias, cast
 
-from toolcelld.config.hosts import WHOLE, covered
+from toolcelld.config.enforcement import enforced_by
+from toolcelld.config.hosts import WHOLE, covered, network_entries
 from toolcelld.config.load import Config, dotted
 from toolcelld.config.schema import LimitKeys, Section
 
-__all__ = ["ALLOWS", "Layer", "Origins", "Says", "Standing", "fold", "of", "rules", "said", "table"]
+__all__ = [
+    "ALLOWS", "Layer", "Origins", "Says", "Standing", "enforced", "enforced_limits", "fold", "of", "rules", "said", "table",
+]  # fmt: skip
 
 Says: TypeAlias = Mapping[str, Any]
 """What a layer says, by field; a field that is not there is as the layers before it have it."""
@@ -79,6 +82,23 @@ def _held(name: str, before: dict[Any, str], most: dict[Any, str], *, is_list: b
         return {entry: origin for entry, origin in before.items() if entry in most}
     allows = ALLOWS.get(name)
     return before if allows is None else min(before, most, key=lambda by: allows(next(iter(by))))
+
+
+def enforced(config: Config) -> Iterator[Layer]:
+    """Yield the layers of `[enforce]` for what a tool may do; they come last."""
+    section, keys = config.enforce, config.enforce.model_fields_set
+    if "network" in keys and section.network is not True:
+        # Without a sandbox nothing withholds a network, and who accepts connections has it whole.
+        says = {"network": network_entries(section.network), "listen": False, "enclosure": "baseline"}
+        yield enforced_by("network"), says, False
+    if "sandbox" in keys:
+        yield enforced_by("sandbox"), {"enclosure": section.sandbox}, False
+
+
+def enforced_limits(config: Config) -> Iterator[Layer]:
+    """Yield the layers of `[enforce.max]`, one for each limit, so that each names its own key."""
+    for name, value in said(config.enforce.max, LimitKeys.model_fields).items():
+        yield enforced_by(f"max.{LimitKeys.model_fields[name].alias or name}"), {name: value}, False
 
 
 def rules(config: Config, tool: str, keys: Iterable[str]) -> Iterator[tuple[str, Says]]:

@@ -1,7 +1,8 @@
 """The limits and switches of a tool, and who decided them; what it may do is decided in `access`.
 
 [tool.…] decides if it says something, else the file, else [defaults], else the preset of another system. What a file asks
-for is held under [max], and for the tool of an untrusted project under [defaults]; a call may only lower it.
+for is held under [max], and for the tool of an untrusted project under [defaults]; a call may only lower it. Over all of
+it is [enforce.max].
 "off" is None, and None is more than every number: a file that asks for "off" gets what [max] allows.
 
 `resolve` also writes down where each value comes from, for the message that tells how to change it. It is pure, and takes
@@ -22,8 +23,27 @@ from toolcelld.config.load import Config
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.resolution.access import NOTHING, Access, decide
 from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
-from toolcelld.config.resolution.layers import ALLOWS, Layer, Origins, Says, Standing, fold, of, rules, said
-from toolcelld.config.schema import Declared, DefaultsSection, Isolation, Keep, LimitKeys, ToolSection
+from toolcelld.config.resolution.layers import (
+    ALLOWS,
+    Layer,
+    Origins,
+    Says,
+    Standing,
+    enforced_limits,
+    fold,
+    of,
+    rules,
+    said,
+)
+from toolcelld.config.schema import (
+    Declared,
+    DefaultsSection,
+    EnforceSection,
+    Isolation,
+    Keep,
+    LimitKeys,
+    ToolSection,
+)
 from toolcelld.flavours import Notice
 
 __all__ = [
@@ -93,6 +113,7 @@ class Settings:
         default_factory=dict[str, str]
     )  # the limits that it would have if it were trusted, by key
     grant: str = ""  # the command that trusts it; empty where its trust is complete
+    enforce: EnforceSection = field(default_factory=EnforceSection.default)  # what no user can loosen
 
     def origin(self, key: str) -> str:
         """Where the value of that key comes from."""
@@ -148,6 +169,7 @@ def resolve(
         access=access,
         needs=needs,
         held=held,
+        enforce=config.enforce,
     )
 
 
@@ -182,6 +204,7 @@ def _layers(config: Config, tool: str, file: Declared, standing: Standing, prese
     for origin, says in rules(config, tool, keys):
         yield origin, {name: value for name, value in says.items() if name in held}, False
         yield origin, {name: value for name, value in says.items() if name not in held}, True
+    yield from enforced_limits(config)
 
 
 def _written(name: str, value: object) -> str:

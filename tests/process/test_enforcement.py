@@ -1,0 +1,100 @@
+"""`/etc/toolcell/config.toml` itself, laid over that of this machine in a mount namespace: real daemons are held to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SECONDS_MAX = 120
+MOUNT = 'mount -t overlay overlay -o "lowerdir=$1:/etc" /etc && shift && exec "$@"'
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts over /etc, and has files in it")
+
+TOOL = """
+from toolcell import tool
+
+@tool
+def t(path: str) -> str:
+    try:
+        return open(path).read()
+    except OSError as error:
+        return f"refused: {type(error).__name__}"
+"""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run a program where /etc/toolcell has what `system` says."""
+    above = tmp_path / "etc"
+    (above / "toolcell").mkdir(parents=True)
+    for name in ("home", "run", "work"):
+        (tmp_path / name).mkdir(mode=0o700)
+    (tmp_path / "work" / ".toolcell" / "tools").mkdir(parents=True)
+    (tmp_path / "work" / ".toolcell" / "tools" / "t.py").write_text(TOOL)
+    (tmp_path / "home" / "secret").write_text("open")
+
+    def run(
+        *words: str, system: str, mode: int = 0o755, environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        (above / "toolcell" / "config.toml").write_text(system)
+        (above / "toolcell").chmod(mode)
+        return subprocess.run(
+            ["unshare", "--mount", "sh", "-c", MOUNT, "sh", str(above), sys.executable, "-P", "-m", *words],
+            cwd=tmp_path / "work",
+            env={
+                "PATH": os.defpath,
+                "HOME": str(tmp_path / "home"),
+                "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+                **(environment or {}),
+            },
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+
+    if run("platform", system="").returncode:
+        pytest.skip("this kernel does not lay one directory over another")
+    return run
+
+
+def test_a_daemon_is_held_whatever_its_user_says(run: Run, tmp_path: Path) -> None:
+    loose = tmp_path / "loose.toml"
+    loose.write_text("trust = 'all'\n[defaults]\nsandbox = 'none'\n[tool.t]\nsandbox = 'none'\n")
+    secret = tmp_path / "home" / "secret"
+    environment = {"TOOLCELL_CONFIG": str(loose)}
+    call = ("toolcell.cli", "call", "t", f"path={secret}", "--private")
+    done = run(*call, system="", environment=environment)
+    assert (done.stdout, done.returncode) == ("open\n", 0), done
+    done = run(*call, system="[enforce]\nsandbox = 'baseline'\n", environment=environment)
+    assert done.stdout.startswith("refused: "), done
+    done = run(*call, system="[enforce]\ntrust = 'ask'\n", environment=environment)
+    assert (done.returncode, "is not trusted" in done.stderr) == (3, True), done
+
+
+@pytest.mark.parametrize("words", [(), ("--config", "/dev/null")])
+def test_a_daemon_does_not_start_while_others_can_write_roots_file(
+    run: Run, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = run("toolcelld", "--state", str(tmp_path / "state"), *words, system="", mode=0o777)
+    assert done.returncode == 78, done
+    assert "/etc/toolcell can be written by every user" in done.stderr
+    assert "chown root /etc/toolcell" in done.stderr
+
+
+def test_the_command_shows_and_refuses(run: Run) -> None:
+    system = "[enforce]\nsandbox = 'strict'\n"
+    done = run("toolcell.cli", "config", "set", "tool.t.sandbox", "none", system=system)
+    assert done.returncode == 1, done
+    assert "is more than [enforce] sandbox in /etc/toolcell/config.toml allows" in done.stderr
+    assert run("toolcell.cli", "config", "set", "defaults.sandbox", "none", system="").returncode == 0
+    done = run("toolcell.cli", "config", "show", system=system)
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith('sandbox = "none"'))
+    assert line.endswith("config.toml:2; no more than [enforce] sandbox in /etc/toolcell/config.toml:2")
