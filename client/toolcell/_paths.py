@@ -54,12 +54,10 @@ def lock_path(socket: str) -> str:
 
 
 def agent_token_path(socket: str) -> str:
-    """Return the path of the token for agents."""
     return os.path.join(os.path.dirname(socket), "agent.token")
 
 
 def operator_token_path(socket: str) -> str:
-    """Return the path of the token for operators."""
     return os.path.join(os.path.dirname(socket), "operator.token")
 
 

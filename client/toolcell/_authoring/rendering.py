@@ -28,13 +28,11 @@ class Theme:
     """Stands in for the theme of a terminal: the texts stay as they are, as the agent colours them itself."""
 
     def fg(self, color: str, text: str) -> str:
-        """Return the text."""
         return text
 
     bg = fg
 
     def bold(self, text: str) -> str:
-        """Return the text."""
         return text
 
     italic = underline = strikethrough = bold

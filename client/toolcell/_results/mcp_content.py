@@ -33,7 +33,6 @@ def _is_of(kind: type[Any], names: frozenset[str]) -> bool:
 
 
 def is_block(value: object) -> bool:
-    """Whether a value is one block of content."""
     return not PACKAGES.isdisjoint(sys.modules) and _is_of(type(value), BLOCKS)
 
 

@@ -27,7 +27,6 @@ def tests_of(directory: str) -> Export:
 
     @tool
     def run_tests(files: list[str], width: int = WIDTH) -> ToolResult:
-        """Run test files."""
         if importlib.util.find_spec("pytest") is not None:
             from toolcell._testing import under_pytest
 

@@ -43,7 +43,6 @@ class ToolComplete:
 
     @property
     def success(self) -> bool:
-        """Whether it returned."""
         return self.outcome.ok
 
     def to_dict(self) -> dict[str, Any]:

@@ -64,7 +64,6 @@ class Plan(NamedTuple):
 
     @property
     def spec(self) -> CellSpec:
-        """The cell that it runs in."""
         return self.row.spec
 
     def under(self, limits: Limits, session_id: str, pool: Pool) -> Plan:

@@ -63,7 +63,6 @@ class ToolInfo:
 
     @property
     def path(self) -> str:
-        """The path of its file."""
         return self.file.path
 
     @property

@@ -290,7 +290,6 @@ def _assembled(
     config: Config,
     taken_out: Mapping[str, str],
 ) -> Catalog:
-    """Return the catalog of a scan."""
     return assemble(
         seen,
         descriptions,

@@ -333,7 +333,6 @@ class Watch:
 
 
 def _queued_bytes(kernel: int) -> int:
-    """Return the bytes of the events that are queued."""
     count: int = INTEGER.unpack(fcntl.ioctl(kernel, termios.FIONREAD, NO_INTEGER))[0]
     return count
 

@@ -82,7 +82,6 @@ class Cgroup:
         return holds
 
     def members(self) -> list[int]:
-        """Return the pids in it."""
         with contextlib.suppress(OSError):
             return [int(pid) for pid in _read(f"{self.path}/cgroup.procs").split()]
         return []

@@ -79,7 +79,6 @@ class WorkerChannel(asyncio.Protocol):
         self._transport, _ = await self._loop.create_connection(lambda: self, sock=connection)
 
     def close(self) -> None:
-        """Close the connection."""
         self._stopped = True
         self._stop_reading()
         if self._reports >= 0:
@@ -122,7 +121,6 @@ class WorkerChannel(asyncio.Protocol):
             self.resume()
 
     def resume(self) -> None:
-        """Resume reading."""
         self._paused = False
         if not self._held and not self._reading and self._reports >= 0:
             self._reading = True

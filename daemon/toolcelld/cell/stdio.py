@@ -54,7 +54,6 @@ class StdioReader:
         return write
 
     def start(self) -> None:
-        """Start reading."""
         for source, number in self._pipes.items():
             self._loop.add_reader(number, self._on_readable, source)
 

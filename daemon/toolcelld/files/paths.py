@@ -32,7 +32,6 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, path: str, status: os.stat_result) -> Place:
-        """Return the place at a path with that status."""
         return cls(path, status.st_dev, status.st_ino)
 
     def is_at(self, status: os.stat_result) -> bool:

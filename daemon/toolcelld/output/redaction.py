@@ -79,7 +79,6 @@ class Redactor:
         return self._in_any_case.sub(_stars, shown).decode(errors="surrogatepass")
 
     def stream(self) -> StreamRedactor:
-        """Return a redactor for one stream."""
         return StreamRedactor(self)
 
     def held_bytes(self, data: bytes) -> int:

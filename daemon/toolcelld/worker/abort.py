@@ -50,7 +50,6 @@ class Abortable:
         signal.signal(ABORT_SIGNAL, self._on_signal)
 
     def close(self) -> None:
-        """Close the channel."""
         self._channel.close()
 
     def begin(self, sequence: int, announce: Callable[[str], None]) -> bool:

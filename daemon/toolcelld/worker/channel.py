@@ -62,7 +62,6 @@ class DaemonChannel:
         self._unsent = b""  # the rest of a frame that `offer` sent in part; it is sent before everything else
 
     def close(self) -> None:
-        """Close both."""
         self._socket.close()
         os.close(self._pipe)
 

@@ -102,7 +102,6 @@ class Context(ToolContext):
 
     @property
     def request_id(self) -> str:
-        """The id of the call."""
         return self._call.call_id
 
     @property

@@ -56,11 +56,9 @@ class FunctionTool:
 
     @classmethod
     def from_function(cls, fn: Callable[..., Any], name: str | None = None, **declared: Any) -> FunctionTool:
-        """Return the tool of a function."""
         return cls(fn, name=name, **declared)
 
     def enable(self) -> None:
-        """Offer it."""
         self.enabled = True
 
     def disable(self) -> None:
@@ -106,13 +104,11 @@ class FastMCP:
         return declare
 
     def add_tool(self, tool: Any, **declared: Any) -> FunctionTool:
-        """Add a tool, or a function as one."""
         own = tool if isinstance(tool, FunctionTool) else FunctionTool(tool, **declared)
         self._tools[own.name] = own
         return own
 
     def remove_tool(self, name: str, version: str | None = None) -> None:  # the library has versions
-        """Remove a tool."""
         self._tools.pop(name, None)
 
     def enable(self, **which: Any) -> None:

@@ -75,9 +75,7 @@ class SessionOwner(Protocol):
         """Of the catalog that its tools are from."""
         ...
 
-    def tools(self) -> list[Tool]:
-        """The tools as they are now."""
-        ...
+    def tools(self) -> list[Tool]: ...
 
     def look_after(self, work: Awaitable[object]) -> asyncio.Future[object]:
         """Run it in the background; what is returned may be waited for."""

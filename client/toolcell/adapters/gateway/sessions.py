@@ -97,7 +97,6 @@ class GatewaySessions:
 
     @property
     def every(self) -> list[GatewaySession]:
-        """All sessions."""
         return list(self._sessions.values())
 
     @property

@@ -56,15 +56,11 @@ class Handlers(Protocol):
 
     async def list_tools(
         self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        """The tools."""
-        ...
+    ) -> types.ListToolsResult: ...
 
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """A call."""
-        ...
+    ) -> types.CallToolResult | types.InputRequiredResult: ...
 
     async def list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
@@ -74,9 +70,7 @@ class Handlers(Protocol):
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        """A range of one."""
-        ...
+    ) -> types.ReadResourceResult: ...
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """The ids of these."""
@@ -84,9 +78,7 @@ class Handlers(Protocol):
 
     async def listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams, /
-    ) -> types.SubscriptionsListenResult:
-        """A subscription to changes."""
-        ...
+    ) -> types.SubscriptionsListenResult: ...
 
 
 def server(

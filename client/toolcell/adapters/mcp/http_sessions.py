@@ -205,14 +205,12 @@ class HttpSessions:
     async def list_tools(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """The tools."""
         async with self._at(context) as session:
             return await session.list_tools(context, params)
 
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """A call."""
         async with self._at(context) as session:
             return await session.call_tool(context, params)
 
@@ -226,7 +224,6 @@ class HttpSessions:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """A range of one."""
         async with self._at(context) as session:
             return await session.read_resource(context, params)
 
@@ -238,7 +235,6 @@ class HttpSessions:
     async def listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """A subscription to changes."""
         async with self._at(context) as session:
             return await session.listen(context, params)
 

@@ -56,7 +56,6 @@ def completion(context: CommandContext, shell: str) -> Exit:
 
 
 def shells(incomplete: str) -> list[str]:
-    """Suggest shells."""
     return _beginning(incomplete, SHELLS)
 
 
@@ -85,7 +84,6 @@ def calls(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def tools_and_calls(context: typer.Context, incomplete: str) -> list[str]:
-    """Suggest tools and calls."""
     return [*tools(context, incomplete), *calls(context, incomplete)]
 
 

@@ -72,7 +72,6 @@ def seconds(text: str) -> float:
 
 
 def time_limit(text: str) -> float | None:
-    """Read a time limit."""
     try:
         return optional(parse_seconds)(text)
     except ValueError as error:

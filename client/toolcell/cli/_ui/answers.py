@@ -45,7 +45,6 @@ def outcome_of(call: CallInfo) -> Outcome | None:
 
 
 def print_calls(found: Sequence[CallInfo]) -> None:
-    """Print calls as a table."""
     now = datetime.now(UTC)
     print_table(
         ("CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY"),
@@ -90,7 +89,6 @@ def _agent(call: CallInfo) -> str:
 
 
 def print_story(answer: op.GetCallResponse | Record) -> None:
-    """Print the history of a call."""
     from . import outcome_text
 
     call = answer.call

@@ -123,5 +123,4 @@ def fitted(message: str, stream: TextIO) -> str:
 
 
 def print_prose(text: str) -> None:
-    """Print text as `prose`."""
     print(prose(text, sys.stdout))

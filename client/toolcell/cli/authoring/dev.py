@@ -106,7 +106,6 @@ async def dev(context: CommandContext, options: DevOptions) -> Exit:
     """Watch until interrupted; returns only by a Failure, as when the daemon ends.
 
     Args:
-        context: The command's options.
         options: What is called after each change; nothing without a tool.
 
     Raises:

@@ -157,7 +157,6 @@ def new(context: CommandContext, kind: str, file: str | None, *, command: str = 
     """Write an example.
 
     Args:
-        context: The command's options.
         kind: One of `KINDS`.
         file: A path, or a name for the kind's directory; default: "hello".
         command: What was typed, for advice with another name; default: "toolcell new" with the kind.

@@ -21,7 +21,6 @@ async def prepare(context: CommandContext, project: str, *, remove_unused: bool 
     """Install what the tools of a directory ask for; exits with 1 where a part of it failed, 3 where one was refused.
 
     Args:
-        context: The command line.
         project: A directory; its tools are the project's and the user's own.
         remove_unused: Whether to remove what no tool file of any directory asks for, and install nothing.
     """

@@ -116,7 +116,6 @@ async def test(
     """Run tests, show what they print, and exit with 1 unless all have passed.
 
     Args:
-        context: The command's options.
         files: Test files, or tool files, whose tests are meant; empty for those of all tools of the directory.
         timeout_seconds: A time limit for the tests of each tool, below that of the tool; default: that of the tool.
         allow_all: Whether questions are answered with yes.

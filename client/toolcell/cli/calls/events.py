@@ -36,7 +36,6 @@ async def events(
     """What has happened, the newest last.
 
     Args:
-        context: The command's options.
         kind: Their type, or how it begins where it ends with a dot; "" for all.
         session: Of this session; "" for all.
         since: Of the last so many seconds; None for all.

@@ -35,7 +35,6 @@ async def calls(
     """Running and earlier calls, or the whole story of one.
 
     Args:
-        context: The command's options.
         call: The id of the one whose story is wanted; None for a list.
         session: Only those of this session; default: "", of all.
         since: Only those of the last so many seconds; None for all.

@@ -90,7 +90,6 @@ async def logs(
     """What tools printed and logged.
 
     Args:
-        context: The command's options.
         subject: A tool or a call; None for all.
         follow: Whether to print new entries until interrupted.
         count: The largest number of earlier entries; default: 100, and all with `since`.
@@ -135,7 +134,6 @@ class LogPrinter:
         self._in_traceback = False
 
     def print(self, entry: op.LogLine) -> None:
-        """Print one entry."""
         printed = entry.source in ("stdout", "stderr")
         key = (entry.call_id, entry.tool, entry.source)
         goes_on = self._open and key == self._last

@@ -69,7 +69,6 @@ async def set_key(context: CommandContext, key: str, value: str) -> Exit:
     """Set a key of the user's configuration, and have a running daemon read it.
 
     Args:
-        context: The command line.
         key: Dotted, as TOML has it.
         value: As TOML has it; what is no TOML is text.
     """

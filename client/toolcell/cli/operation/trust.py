@@ -23,7 +23,6 @@ EVERYTHING = "*"
 
 
 async def _trusted(context: CommandContext) -> Exit:
-    """The projects that are trusted."""
     async with daemon(context) as found, operate(found) as client:
         listed = await client.ask(client.operator.ListTrust, op.ListTrustRequest())
     trusts = listed.trusts
@@ -62,7 +61,6 @@ async def trust(
     """Show what a project's tools ask for, and grant it.
 
     Args:
-        context: The command line.
         project: The project's directory, or one tool file, which may lie in no directory of tools.
         pinned: Whether only the current code is trusted.
         show: Whether nothing is granted.
@@ -241,7 +239,6 @@ async def explain(context: CommandContext, tool: str, subject: str | None) -> Ex
     """Show what a tool may reach and why; exits with 3 where it may not have what was asked about.
 
     Args:
-        context: The command line.
         tool: The name of the tool.
         subject: A path, a host, a program or a variable; empty for everything that the tool is given.
     """

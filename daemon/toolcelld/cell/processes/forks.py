@@ -94,7 +94,6 @@ class Forks:
         self.pid = self.holder = 0
 
     def close(self) -> None:
-        """Close everything."""
         self._close_current()
         self._chain.close()
 

@@ -53,7 +53,6 @@ class ProcessList:
         return [int(pid) for pid in os.pread(last, 64, 0).split()]
 
     def close(self) -> None:
-        """Close the lists."""
         for number in (self.tasks, *(number for number, _ in self.children)):
             if number != -1:
                 os.close(number)

@@ -185,7 +185,6 @@ def encode_problem(problem: Problem, message_characters_max: int | None = None) 
 
 
 def call_info(call: CallSummary) -> pb.CallInfo:
-    """A call, for lists."""
     info = pb.CallInfo(
         call_id=call.call_id,
         session_id=call.session_id,

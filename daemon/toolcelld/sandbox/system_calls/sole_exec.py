@@ -26,7 +26,6 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def program(machine: str) -> bytes:
-    """Return the filter."""
     return seccomp.asking(machine, ("execve", "execveat"))
 
 

@@ -39,7 +39,6 @@ REQUEST_TIMEOUT: Final = -32001
 
 
 def result(request_id: RequestId, value: Mapping[str, Any]) -> bytes:
-    """A line with the result of a request."""
     return _line({"id": request_id, "result": value})
 
 
@@ -49,7 +48,6 @@ def failure(request_id: RequestId | None, error: Mapping[str, Any]) -> bytes:
 
 
 def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
-    """A line with a notification."""
     return _line({"method": method} if params is None else {"method": method, "params": params})
 
 

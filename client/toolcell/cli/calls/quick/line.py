@@ -84,7 +84,6 @@ class Line:
         return True
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def send(self, message: dict[str, Any]) -> None:
