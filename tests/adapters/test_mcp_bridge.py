@@ -33,8 +33,10 @@ from mcp.shared.memory import create_client_server_memory_streams
 from tests.daemons import ROOMY, RunningDaemon
 
 from toolcell._extras import install_command
-from toolcell.adapters.mcp import HostContext, McpBridge, tool_call
+from toolcell.adapters.mcp import HostContext, HostLink, tool_call
+from toolcell.adapters.mcp.bridge import serve
 from toolcell.adapters.mcp.host import session as host_session
+from toolcell.adapters.mcp.host.session import HostSession
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 
 pytestmark = pytest.mark.anyio
@@ -408,8 +410,8 @@ async def test_a_call_that_says_nothing_gives_signs_of_life(
         create_client_server_memory_streams() as (ours, theirs),
         asyncio.TaskGroup() as group,
     ):
-        bridge = McpBridge(surroundings, socket=served.socket, daemon="running")
-        group.create_task(bridge.run(*cast("Any", theirs)))
+        session = HostSession(surroundings, HostLink(served.socket, "running"))
+        group.create_task(serve(session, *cast("Any", theirs)))
         async with Client(through(ours)) as client:
             assert text(await client.call_tool("kit_waits", progress_callback=hear)) == "done"
             assert (
@@ -432,8 +434,8 @@ async def test_a_call_that_repeats_one_that_runs_on_is_told_of_it(
         create_client_server_memory_streams() as (ours, theirs),
         asyncio.TaskGroup() as group,
     ):
-        bridge = McpBridge(surroundings, socket=served.socket, daemon="running")
-        group.create_task(bridge.run(*cast("Any", theirs)))
+        session = HostSession(surroundings, HostLink(served.socket, "running"))
+        group.create_task(serve(session, *cast("Any", theirs)))
         async with Client(through(ours)) as client:
             begun = anyio.Event()
 
@@ -685,8 +687,8 @@ async def test_a_host_that_never_tells_its_roots_is_served_where_it_started_us(
         create_client_server_memory_streams() as (ours, theirs),
         asyncio.TaskGroup() as group,
     ):
-        bridge = McpBridge(surroundings, socket=served.socket, daemon="running")
-        group.create_task(bridge.run(*cast("Any", theirs)))
+        session = HostSession(surroundings, HostLink(served.socket, "running"))
+        group.create_task(serve(session, *cast("Any", theirs)))
         async with Client(through(ours), mode="2026-07-28", list_roots_callback=never) as client:
             first = group.create_task(client.call_tool("kit_who"))
             await asked.wait()

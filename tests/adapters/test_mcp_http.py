@@ -809,10 +809,12 @@ async def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatc
 
 
 @asynccontextmanager
-async def receiving(kit: RunningDaemon) -> AsyncGenerator[Door]:
+async def receiving(kit: RunningDaemon, timeout_seconds: float | None = None) -> AsyncGenerator[Door]:
     """The whole server in this process."""
     async with (
-        HttpSessions(str(kit.project), socket=kit.socket, daemon="running") as house,
+        HttpSessions(
+            str(kit.project), socket=kit.socket, daemon="running", timeout_seconds=timeout_seconds
+        ) as house,
         listening(house) as port,
     ):
         yield Door(None, f"http://127.0.0.1:{port}/mcp", kit.project)
@@ -839,6 +841,14 @@ async def test_a_silent_session_makes_room_for_another_one(
         assert await status_in(door, used, listing) == 200
         await opened(door)
         assert [await status_in(door, each, listing) for each in (used, silent)] == [200, 404]
+
+
+async def test_the_time_limit_of_calls_holds_in_sessions(kit: RunningDaemon) -> None:
+    call = {**PING, "method": "tools/call", "params": {"name": "kit_waits", "arguments": {"name": "limited"}}}
+    async with receiving(kit, timeout_seconds=0.5) as door:
+        mine = hosted(door.port) + f"Mcp-Session-Id: {await opened(door)}\r\nConnection: close\r\n"
+        _, said = await answer(door.port, request(call, more=mine))
+    assert b"timed_out" in said
 
 
 async def test_there_are_only_so_many_sessions_with_calls(

@@ -18,18 +18,18 @@ from typing import Any, cast
 
 import pytest
 from mcp import types
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from tests.adapters.conftest import IMPATIENT, LATE
 from tests.adapters.mcp_reference import Script, encoded, run_sdk, sdk_serves
 from tests.adapters.test_mcp_bridge import SECONDS_MAX, Wire, environment
 from tests.daemons import RunningDaemon
 
 from toolcell._extras import install_command
-from toolcell.adapters.mcp import HostContext, HostLink, HttpSessions, Kernel, StdioServer
-from toolcell.adapters.mcp.bridge import server
+from toolcell.adapters.mcp import HostContext, HostLink, Kernel, StdioServer
+from toolcell.adapters.mcp.bridge import host_server
 from toolcell.adapters.mcp.host import session as host_session
 from toolcell.adapters.mcp.host.context import Context
 from toolcell.adapters.mcp.host.link import Caller
+from toolcell.adapters.mcp.host.session import HostSession
 from toolcell.adapters.mcp.stdio import requests
 from toolcell.adapters.mcp.stdio import server as server_module
 from toolcell.adapters.mcp.stdio.server import KEPT_MAX
@@ -358,7 +358,7 @@ async def test_a_root_that_is_no_address_is_passed_over(served: RunningDaemon) -
 # What is read, and what is left to the SDK
 
 
-class Nothing(HttpSessions):
+class Nothing(HostSession):
     """Handlers of a server without tools."""
 
     async def list_tools(
@@ -370,11 +370,6 @@ class Nothing(HttpSessions):
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[])
-
-    async def listen(
-        self, context: Context, params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenResult:
-        return await ListenHandler(InMemorySubscriptionBus())(context, params)
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         return types.CallToolResult(content=[])
@@ -434,7 +429,9 @@ async def test_what_is_read_is_no_mistake_to_the_sdk(said: dict[str, Any]) -> No
         first = [] if alone else [initialize() | {"id": "first"}]
         script = Script(*encoded(*first, mutant))
         async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
-            group.create_task(run_sdk(server(Nothing("/")), script))
+            group.create_task(
+                run_sdk(host_server(Nothing(HostContext("s", "/", "/"), HostLink(None, "running"))), script)
+            )
             await script.until(len(first) + 1)
             assert not any("error" in each for each in script.said), mutant
             script.end()

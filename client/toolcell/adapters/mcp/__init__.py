@@ -3,7 +3,7 @@
 `host` is one host with one session of the daemon; `tool_call` one call of the host; `convert` turns our values into MCP's
 and back.
 `stdio` serves one host on stdin and stdout, and answers what is said often without the SDK; `kernel` has the SDK answer the
-rest. `http_sessions` serves many hosts over HTTP, on the listener of `toolcell.adapters.http`, with a `bridge` for each.
+rest. `http_sessions` serves many hosts over HTTP, on the listener of `toolcell.adapters.http`, each with the server of `bridge`.
 `stdio` answers before the SDK is imported; so the modules that need the SDK are imported when they are used.
 """
 
@@ -19,7 +19,6 @@ __all__ = [
     "HostLink",
     "HttpSessions",
     "Kernel",
-    "McpBridge",
     "StdioServer",
 ]
 
@@ -32,7 +31,6 @@ if not all(map(find_spec, SDK)):
     )
 
 if TYPE_CHECKING:
-    from .bridge import McpBridge
     from .host.context import HostContext
     from .host.link import HostLink
     from .http_sessions import PATH, HttpSessions
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 else:
     MODULES = {
         "PATH": "http_sessions",
-        "McpBridge": "bridge",
         "HostContext": "host.context",
         "HostLink": "host.link",
         "HttpSessions": "http_sessions",

@@ -1,4 +1,4 @@
-"""The SDK's server with our handlers, and one that a host of HTTP talks to, with one session behind it.
+"""The SDK's server with our handlers, and a host's stay with it.
 
 When the host's session ends, its requests are cancelled, and they return when their tools have stopped; then the
 session ends, with everything that it had.
@@ -6,8 +6,9 @@ session ends, with everything that it had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
 
 from mcp import types
 from mcp.server.lowlevel import NotificationOptions, Server
@@ -16,95 +17,51 @@ from mcp.shared.message import SessionMessage
 
 from toolcell._version import VERSION
 
-from .host.context import INSTRUCTIONS, Context, HostContext
-from .host.link import HostLink, Start
+from .host.context import INSTRUCTIONS, Context
 from .host.session import HostSession
 from .resources import templates
 
-
-class McpBridge:
-    """One host on one side, one session on the other. Run it once."""
-
-    def __init__(
-        self,
-        surroundings: HostContext,
-        *,
-        socket: str | None = None,
-        daemon: Start = "start",
-        timeout_seconds: float | None = None,
-    ) -> None:
-        self._surroundings = surroundings
-        self._session = HostSession(surroundings, HostLink(socket, daemon, timeout_seconds))
-
-    @property
-    def busy(self) -> bool:
-        """Whether a call runs."""
-        return self._session.busy
-
-    async def run(
-        self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]
-    ) -> None:
-        """Serve until the host ends its input. Cancelled, it leaves in the same way."""
-        async with self._session as session:
-            serving = host_server(session)
-            options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
-            await serving.run(read, write, options)
+Handler: TypeAlias = Callable[[Context, Any], Awaitable[Any]]
+"""Answers a request of a host."""
 
 
-class Handlers(Protocol):
-    """What answers the requests of hosts: one session, or the one of many that a request belongs to."""
-
-    async def list_tools(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult: ...
-
-    async def call_tool(
-        self, context: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult: ...
-
-    async def list_resources(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        """The outputs that were cut."""
-        ...
-
-    async def read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult: ...
-
-    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """The ids of these."""
-        ...
-
-    async def listen(
-        self, context: Context, params: types.SubscriptionsListenRequestParams, /
-    ) -> types.SubscriptionsListenResult: ...
+async def serve(
+    session: HostSession, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]
+) -> None:
+    """Serve one host by one session until the host ends its input. Cancelled, it leaves in the same way."""
+    async with session:
+        serving = host_server(session)
+        options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
+        await serving.run(read, write, options)
 
 
 def server(
-    handlers: Handlers, schema: Callable[[str], Mapping[str, Any] | None] | None = None
+    handler: Callable[[str], Handler], schema: Callable[[str], Mapping[str, Any] | None] | None = None
 ) -> Server[Any]:
-    """The SDK's server, which knows the protocol, with our handlers; `schema` is for what HTTP alone has."""
+    """The SDK's server, which knows the protocol, with the handlers that a `HostSession` has by their names.
+
+    `schema` is for what HTTP alone has.
+    """
     return Server(
         "toolcell",
         version=VERSION,
         instructions=INSTRUCTIONS,
         get_tool_input_schema=schema,
-        on_list_tools=handlers.list_tools,
-        on_call_tool=handlers.call_tool,
-        on_list_resources=handlers.list_resources,
+        on_list_tools=handler("list_tools"),
+        on_call_tool=handler("call_tool"),
+        on_list_resources=handler("list_resources"),
         on_list_resource_templates=_list_templates,
-        on_read_resource=handlers.read_resource,
+        on_read_resource=handler("read_resource"),
         on_subscribe_resource=_nothing_changes,
         on_unsubscribe_resource=_nothing_changes,
-        on_completion=handlers.complete,
-        on_subscriptions_listen=handlers.listen,
+        on_completion=handler("complete"),
+        on_subscriptions_listen=handler("listen"),
     )
 
 
 def host_server(session: HostSession) -> Server[Any]:
     """The SDK's server for one host, with what a host that shakes hands may say besides."""
-    serving = server(session)
+    serving = server(partial(getattr, session))
     # Not arguments of the constructor, which warns that the protocol of 2026-07-28 has no such messages.
     serving.add_request_handler("logging/setLevel", types.SetLevelRequestParams, session.set_level)
     serving.add_notification_handler(

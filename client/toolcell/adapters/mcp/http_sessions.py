@@ -1,6 +1,6 @@
 """Many hosts over HTTP: a session of its own for each MCP session, or for each host where the protocol has no sessions.
 
-Up to 2025-11-25 a host opens a session, says its id with every request and deletes it in the end. Each is an `McpBridge`
+Up to 2025-11-25 a host opens a session, says its id with every request and deletes it in the end. Each is a `HostSession`
 of its own, over the SDK's transport. What runs in a session ends with it: when it is deleted or idle for too long, or when
 the server ends. By the protocol a host that only drops the connection of a call has not cancelled it; the call ends by its
 own limits. The newest messages of a session are kept, so that the host can come back for the result.
@@ -21,6 +21,7 @@ import os
 from collections import deque
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -40,7 +41,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from toolcell.adapters.http.auth import BODY_BYTES_MAX
-from toolcell.adapters.mcp.bridge import McpBridge, server
+from toolcell.adapters.mcp.bridge import Handler, serve, server
 from toolcell.adapters.mcp.host.context import Context, HostContext, can_elicit, client_name
 from toolcell.adapters.mcp.host.link import HostLink, Start
 from toolcell.adapters.mcp.host.session import HostSession
@@ -68,10 +69,8 @@ class HttpSessions:
         timeout_seconds: float | None = None,
     ) -> None:
         self._directory = directory
-        self._timeout_seconds = timeout_seconds
-        self._socket = socket
-        self._daemon: Start = daemon
-        serving = server(self, self._schema)
+        self._link = partial(HostLink, socket, daemon, timeout_seconds)
+        serving = server(self._handler, self._schema)
         self._manager = StreamableHTTPSessionManager(
             serving, stateless=True, max_request_body_size=BODY_BYTES_MAX
         )
@@ -154,7 +153,7 @@ class HttpSessions:
             retry_interval=RETRY_MILLISECONDS,
             idle_timeout=IDLE_SECONDS,
         )
-        session = self._sessions[session_id] = _McpSession(transport, self._bridge())
+        session = self._sessions[session_id] = _McpSession(transport, self._host())
         ready = asyncio.Event()
         self._group.create_task(self._session(session_id, session, ready), name=f"session {session_id}")
         try:
@@ -166,16 +165,16 @@ class HttpSessions:
                 with anyio.CancelScope(shield=True):
                     await transport.terminate()
 
-    def _bridge(self) -> McpBridge:
+    def _host(self) -> HostSession:
         surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
-        return McpBridge(surroundings, socket=self._socket, daemon=self._daemon)
+        return HostSession(surroundings, self._link())
 
     async def _make_place(self) -> bool:
         """End the session that was not used for the longest time; return False if all have something under way."""
         quiet = [
             (session.last_used, session_id)
             for session_id, session in self._sessions.items()
-            if not session.requests and not session.bridge.busy
+            if not session.requests and not session.host.busy
         ]
         if not quiet:
             return False
@@ -191,7 +190,7 @@ class HttpSessions:
                 ready.set()
                 assert transport.idle_scope is not None
                 with transport.idle_scope:
-                    await session.bridge.run(read, write)
+                    await serve(session.host, read, write)
         except Exception:  # noqa: BLE001  the SDK's, or ours; the other sessions are served
             _log.exception("An MCP session has failed.")
         finally:
@@ -202,41 +201,14 @@ class HttpSessions:
 
     # Without
 
-    async def list_tools(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        async with self._at(context) as session:
-            return await session.list_tools(context, params)
+    def _handler(self, name: str) -> Handler:
+        """Return what answers a request by the session that it belongs to."""
 
-    async def call_tool(
-        self, context: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        async with self._at(context) as session:
-            return await session.call_tool(context, params)
+        async def handle(context: Context, params: Any) -> Any:
+            async with self._at(context) as session:
+                return await getattr(session, name)(context, params)
 
-    async def list_resources(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        """The outputs that were cut."""
-        async with self._at(context) as session:
-            return await session.list_resources(context, params)
-
-    async def read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        async with self._at(context) as session:
-            return await session.read_resource(context, params)
-
-    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """The ids of these."""
-        async with self._at(context) as session:
-            return await session.complete(context, params)
-
-    async def listen(
-        self, context: Context, params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenResult:
-        async with self._at(context) as session:
-            return await session.listen(context, params)
+        return handle
 
     def _schema(self, tool: str) -> Mapping[str, Any] | None:
         """For the check of headers that repeat arguments; without earlier sessions there are none."""
@@ -254,11 +226,7 @@ class HttpSessions:
         if guest is None:
             if len(self._guests) >= SESSIONS_MAX:
                 self._make_room()
-            surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
-            guest = _HttpSession(
-                HostSession(surroundings, HostLink(self._socket, self._daemon, self._timeout_seconds))
-            )
-            self._guests[key] = guest
+            guest = self._guests[key] = _HttpSession(self._host())
             self._group.create_task(self._guest(key, guest), name=f"host {key[0]}")
         guest.requests += 1
         if guest.leaves is not None:
@@ -338,9 +306,9 @@ class RecentEvents(EventStore):
 class _McpSession:
     """A session of the protocol, and when it was used. A stream that a host listens to (GET) is no use."""
 
-    def __init__(self, transport: StreamableHTTPServerTransport, bridge: McpBridge) -> None:
+    def __init__(self, transport: StreamableHTTPServerTransport, host: HostSession) -> None:
         self.transport = transport
-        self.bridge = bridge
+        self.host = host
         self.requests = 0
         self.last_used = asyncio.get_running_loop().time()
 
