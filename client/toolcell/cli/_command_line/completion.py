@@ -15,7 +15,7 @@ from typing import Final
 import typer
 
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Misuse
 
 SHELLS: Final = ("bash", "zsh", "fish")
 NO_SPACE: Final = "[[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null"
@@ -32,9 +32,7 @@ def prepare() -> None:
 def completion(context: CommandContext, shell: str) -> Exit:
     """Print what makes a shell ask for completions."""
     if shell not in SHELLS:
-        raise Failure(
-            Exit.USAGE, "usage", f"There is no completion for {shell!r}.", f"Take one of: {', '.join(SHELLS)}"
-        )
+        raise Misuse(f"There is no completion for {shell!r}.", f"Take one of: {', '.join(SHELLS)}")
     from typer.completion import shell_complete
     from typer.main import get_command
 
@@ -44,7 +42,7 @@ def completion(context: CommandContext, shell: str) -> Exit:
 
     prepare()
     if context.as_json:
-        raise Failure(Exit.USAGE, "usage", "A script for a shell is no JSON.", "Leave out --json.")
+        raise Misuse("A script for a shell is no JSON.", "Leave out --json.")
     written = io.StringIO()
     with contextlib.redirect_stdout(written):
         shell_complete(get_command(app), {}, "toolcell", COMPLETE, f"source_{shell}")

@@ -11,7 +11,7 @@ from toolcell.cli._command_line import completion as completing
 from toolcell.cli._command_line.declaring import TokenEnv, TokenFile, entries, group, time_limit, verb
 from toolcell.cli._command_line.help import Commands
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Misuse
 from toolcell.cli._ui.options import Ending, HttpOptions, command
 
 mcp_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False)
@@ -42,7 +42,7 @@ def mcp(
     if http is not None:
         return mcp.mcp_over_http(context, HttpOptions(http, token_file, token_env), timeout)
     if token_file is not None or token_env is not None:
-        raise Failure(Exit.USAGE, "usage", "A token is only used with HTTP.", "Add --http PORT.")
+        raise Misuse("A token is only used with HTTP.", "Add --http PORT.")
     return mcp.mcp(context, timeout)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from toolcell.cli._command_line.help import USAGE_ERROR
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.options import report
 
 
@@ -30,4 +30,4 @@ def _failure(error: Any) -> Failure:
     message = error.format_message()
     if not message.endswith((".", "?")):
         message += "."
-    return Failure(Exit.USAGE, "usage", message, f"See: {error.ctx.command_path} --help")
+    return Misuse(message, f"See: {error.ctx.command_path} --help")

@@ -24,7 +24,7 @@ from toolcell import _paths
 from toolcell._file_kinds import KINDS, kind_of, listed
 from toolcell._paths import ANSWER_SECONDS
 
-from .exit_codes import Exit, Failure
+from .exit_codes import Exit, Failure, Misuse
 
 if TYPE_CHECKING:
     from toolcell.client._launch.daemon import Daemon
@@ -166,12 +166,10 @@ def tool_file(path: str) -> str:
     absolute = os.path.abspath(path)
     name = os.path.basename(absolute)
     if kind_of(name) is None or name.startswith(("_", ".")):
-        raise Failure(
-            Exit.USAGE,
-            "usage",
+        raise Misuse(
             f"{path} is no tool file.",
             f"A tool file is {listed([f'NAME{kind.suffix}' for kind in KINDS])}, where NAME begins with neither _ nor a dot.",
         )
     if not os.path.isfile(absolute):
-        raise Failure(Exit.USAGE, "usage", f"There is no file {path}.", f"Write one: toolcell init {path}")
+        raise Misuse(f"There is no file {path}.", f"Write one: toolcell init {path}")
     return absolute

@@ -6,7 +6,7 @@ import os
 
 from toolcell._printable import printable
 
-from .exit_codes import Exit, Failure
+from .exit_codes import Failure, Misuse
 
 
 def unusable(directory: str | None = None) -> Failure | None:
@@ -19,23 +19,16 @@ def unusable(directory: str | None = None) -> Failure | None:
         path = directory or os.getcwd()
     except OSError as error:
         message = f"The current directory cannot be used: {error.strerror}."
-        return Failure(
-            Exit.USAGE, "usage", message, "Go to one that is there, or name one: toolcell -C DIR …"
-        )
+        return Misuse(message, "Go to one that is there, or name one: toolcell -C DIR …")
     try:
         path.encode()
     except UnicodeEncodeError:
         message = f"The path of the {'current ' if directory is None else ''}directory is not UTF-8: {printable(path)}"
         remedy = "Rename it: agents and tools get the names of directories in UTF-8."
-        return Failure(Exit.USAGE, "usage", message, remedy)
+        return Misuse(message, remedy)
     return None
 
 
 def no_text(word: str) -> Failure:
     """Return that a word of the command line is no text, so that a daemon cannot be asked about it."""
-    return Failure(
-        Exit.USAGE,
-        "usage",
-        f"{printable(word)!r} is not UTF-8.",
-        "Names, ids and paths are asked for in UTF-8.",
-    )
+    return Misuse(f"{printable(word)!r} is not UTF-8.", "Names, ids and paths are asked for in UTF-8.")

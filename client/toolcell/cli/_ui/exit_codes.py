@@ -49,3 +49,10 @@ class Failure(Exception):
         self.code = code  # for programs: "usage", "unavailable", or the reason of a refusal
         self.message = message
         self.remedy = remedy
+
+
+class Misuse(Failure):
+    """The command line is wrong."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(Exit.USAGE, "usage", message, remedy)

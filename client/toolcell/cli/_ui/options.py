@@ -24,7 +24,7 @@ from toolcell._version import VERSION
 
 from .connect import CommandContext
 from .directory import no_text, unusable
-from .exit_codes import Exit, Failure
+from .exit_codes import Exit, Failure, Misuse
 from .prose import RED, fitted, prose, styled
 from .streams import leave_output, write_own
 
@@ -92,9 +92,7 @@ def _merged(
         try:
             os.chdir(directory)
         except OSError as error:
-            _fail(
-                Failure(Exit.USAGE, "usage", f"-C {directory}: {error.strerror}."), as_json or before.as_json
-            )
+            _fail(Misuse(f"-C {directory}: {error.strerror}."), as_json or before.as_json)
         before = replace(before, directory=os.getcwd())
     return replace(before, as_json=before.as_json or as_json, quiet=before.quiet or quiet)
 

@@ -9,7 +9,7 @@ from toolcell.adapters.bridge.server import Bridge
 from toolcell.adapters.pipes import NoPipe, Pipes
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.directory import unusable
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Misuse
 
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
@@ -28,5 +28,5 @@ async def bridge(context: CommandContext) -> Exit:
         remedy = (
             "Have a program start it: docs/bridge.md says how. To call a tool from a shell: toolcell call"
         )
-        raise Failure(Exit.USAGE, "usage", str(error), remedy) from error
+        raise Misuse(str(error), remedy) from error
     return Exit.OK

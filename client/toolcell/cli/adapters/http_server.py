@@ -16,7 +16,7 @@ from toolcell.adapters.http.auth import AccessGuard
 from toolcell.adapters.http.server import Address, HttpServer
 from toolcell.adapters.http.token import BadToken, token_in_environment, token_in_file
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Misuse
 from toolcell.cli._ui.options import HttpOptions
 from toolcell.cli._ui.prose import print_prose, prose
 
@@ -39,9 +39,7 @@ async def serve(
     except OSError as error:
         where = address.path or f"{address.host}:{address.port}"
         remedy = "Take another path." if address.path else "Take another port."
-        raise Failure(
-            Exit.USAGE, "usage", f"{where} cannot be listened on: {error.strerror}.", remedy
-        ) from error
+        raise Misuse(f"{where} cannot be listened on: {error.strerror}.", remedy) from error
     ended = asyncio.Event()
     for number in ENDS:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -62,17 +60,13 @@ def _address(options: HttpOptions) -> Address:
     try:
         address = Address.parse(options.address)
     except ValueError as error:
-        raise Failure(
-            Exit.USAGE,
-            "usage",
+        raise Misuse(
             f"{options.flag}{options.address}: {error}.",
             f"Take a port, an IP address and a port, or the path of a socket: "
             f"{options.flag}8137, {options.flag}127.0.0.1:8137, {options.flag}[::1]:8137, {options.flag}./http.sock",
         ) from error
     if not address.is_loopback and options.token_file is None and options.token_variable is None:
-        raise Failure(
-            Exit.USAGE,
-            "usage",
+        raise Misuse(
             f"{address.host} can be reached from other machines, and no token is set.",
             "Name one: --token-file FILE or --token-env NAME. "
             f"Or serve this machine alone: {options.flag}127.0.0.1:PORT",
@@ -94,9 +88,7 @@ def _token(options: HttpOptions) -> tuple[str, str]:
         token, made = token_in_file(path)
         return token, f"in {path}" + (", made for you now" if made else "")
     except BadToken as error:
-        raise Failure(
-            Exit.USAGE,
-            "usage",
+        raise Misuse(
             str(error),
             "Name a file that is yours alone, or one that is not there and will be made: --token-file FILE",
         ) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolcell.adapters.pipes import NoPipe, Pipes
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.directory import unusable
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.options import HttpOptions
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def mcp(context: CommandContext, timeout_seconds: float | None) -> Exit:
         remedy = (
             "Have a host start it: docs/agents/mcp.md says how. Or serve over HTTP: toolcell mcp --http 8137"
         )
-        raise Failure(Exit.USAGE, "usage", str(error), remedy) from error
+        raise Misuse(str(error), remedy) from error
     return Exit.OK
 
 

@@ -15,7 +15,7 @@ from importlib import resources
 from toolcell import _file_kinds
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli.adapters.mcp_install.replace import Unchanged, opened
 from toolcell.cli.authoring import plugin
@@ -166,9 +166,7 @@ def new(context: CommandContext, kind: str, file: str | None, *, command: str = 
     """
     example = KINDS.get(kind)
     if example is None:
-        raise Failure(
-            Exit.USAGE, "usage", f"There is no kind {kind!r} of tool.", f"Take one of: {', '.join(KINDS)}"
-        )
+        raise Misuse(f"There is no kind {kind!r} of tool.", f"Take one of: {', '.join(KINDS)}")
     command = command or f"toolcell new {kind}"
     name = (file or FIRST_TOOL).removesuffix(example.suffix)
     path = (
@@ -179,7 +177,7 @@ def new(context: CommandContext, kind: str, file: str | None, *, command: str = 
     name = os.path.basename(name)
     if not example.name.fullmatch(name):
         what = f"{name!r} cannot be the name of a {'plugin file' if kind == 'json' else 'tool'}."
-        raise Failure(Exit.USAGE, "usage", what, f"{example.rule}: {command} {example.another}")
+        raise Misuse(what, f"{example.rule}: {command} {example.another}")
     seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(example.directory)
     if seen and (other := _namesake(path)):
         taken = f"{other} has a tool {name} already."
@@ -237,7 +235,7 @@ def _make(path: str, text: str, beside: Mapping[str, str], *, another: str) -> N
         raise Failure(Exit.USAGE, "exists", taken, f"Name another: {another}") from None
     except (OSError, Unchanged) as error:
         why = str(error) if isinstance(error, Unchanged) else error.strerror
-        raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {why}.") from error
+        raise Misuse(f"{path} cannot be written: {why}.") from error
 
 
 def _create(place: int, name: str, text: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from toolcell._file_kinds import PYTHON, TESTS, kind_of, tested_by, tests_of, tool_stem
 from toolcell.cli._ui import outcome_text
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.prose import columns_of, fitted
 from toolcell.cli._ui.streams import print_json
@@ -48,9 +48,7 @@ class _Tested:
                 return name
         if names:
             place, choices = shown_path(self.path), ", ".join(names)
-            raise Failure(
-                Exit.USAGE, "usage", f"{place} has no tool {self.export!r}.", f"Take one of: {choices}"
-            )
+            raise Misuse(f"{place} has no tool {self.export!r}.", f"Take one of: {choices}")
         return stem  # the refusal of the call says what is wrong with the file
 
 
@@ -171,18 +169,11 @@ def _tested(file: str) -> _Tested:
                 if os.path.isfile(tool):
                     return _Tested(tool, (path,))
     if not _has_runner(path):
-        raise Failure(
-            Exit.USAGE,
-            "usage",
-            f"{file} is no Python file.",
-            "Tests of others: run them with their own runner.",
-        )
+        raise Misuse(f"{file} is no Python file.", "Tests of others: run them with their own runner.")
     if tests := tests_of(path):
         return _Tested(path, tests, export)
     tested = f", and tests no tool: there is no {stem}.py beside it" if stem else ""
-    raise Failure(
-        Exit.USAGE,
-        "usage",
+    raise Misuse(
         f"{file} has no tests{tested}.",
         f"Its tests are functions called test_… in test_{tool_stem(path)}.py beside it, or in tests/ there.",
     )

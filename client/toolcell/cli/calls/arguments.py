@@ -230,6 +230,6 @@ class _Files:
 
 
 def _refuse(message: str, remedy: str = "") -> NoReturn:
-    from toolcell.cli._ui.exit_codes import Exit, Failure
+    from toolcell.cli._ui.exit_codes import Misuse
 
-    raise Failure(Exit.USAGE, "usage", message, remedy)
+    raise Misuse(message, remedy)

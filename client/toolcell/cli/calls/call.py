@@ -19,7 +19,7 @@ from typing import Any
 from toolcell._file_kinds import kind_of, tool_stem
 from toolcell._units import format_seconds
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
-from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Failure
+from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Misuse
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import LOADING, Terminal
@@ -118,9 +118,7 @@ def _check_session(options: CallOptions, file: str | None) -> None:
     check_name(options.session)
     if options.private or file is not None:
         other = "--private" if options.private else "A tool file of its own"
-        raise Failure(
-            Exit.USAGE,
-            "usage",
+        raise Misuse(
             f"{other} takes a daemon that ends with the command, and --session one that stays.",
             "Call a tool of the directory by its name: toolcell tools",
         )
@@ -179,7 +177,7 @@ def tool_of(file: str, export: str, catalog: Catalog) -> str:
     path = path if "/" in path else f"./{path}"
     choices = ", ".join(f"{path}:{name.removeprefix(f'{stem}_')}" for name in catalog.tools)
     what = f"has no tool {export!r}" if export else "has several tools"
-    raise Failure(Exit.USAGE, "usage", f"{path} {what}.", f"Take one of: {choices}")
+    raise Misuse(f"{path} {what}.", f"Take one of: {choices}")
 
 
 async def wait_for_catalog(selected_daemon: Daemon, session: Session) -> None:
@@ -193,7 +191,7 @@ def started(session: Session, name: str, arguments: Mapping[str, Any], timeout_s
     try:
         return session.call(name, arguments, timeout=timeout_seconds)
     except (TypeError, ValueError) as error:
-        raise Failure(Exit.USAGE, "usage", f"{error}.") from error
+        raise Misuse(f"{error}.") from error
 
 
 def shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:

@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.client._grpc.access import check_directory
 
 KEPT_SECONDS: Final = 1800.0
@@ -51,9 +51,7 @@ class KeptSession:
 def check_name(name: str) -> None:
     """Raise Failure for what cannot be the name of a session."""
     if not _NAME.fullmatch(name):
-        raise Failure(
-            Exit.USAGE,
-            "usage",
+        raise Misuse(
             f"{name!r} cannot be the name of a session.",
             "Take up to 64 letters, digits, - . and _, beginning with a letter or a digit.",
         )

@@ -13,7 +13,7 @@ from typing import Any
 from toolcell._units import format_bytes
 from toolcell.cli._ui.answers import outcome_of, print_calls, print_ended, print_story, print_workers
 from toolcell.cli._ui.connect import CommandContext, operator
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.format import ago, clean, time_ago, time_of
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.streams import print_json
@@ -44,9 +44,7 @@ async def calls(
     """
     request = op.ListCallsRequest(session_id=session, since=time_ago(since), until=time_ago(until), **filters)
     if call is not None and (follow or request != op.ListCallsRequest()):
-        raise Failure(
-            Exit.USAGE, "usage", "One call is shown whole.", "Leave out its id, or the other options."
-        )
+        raise Misuse("One call is shown whole.", "Leave out its id, or the other options.")
     async with operator(context) as client:
         if follow:
             following = op.FollowCallsRequest(filter=request)

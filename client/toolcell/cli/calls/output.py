@@ -12,7 +12,7 @@ from typing import Any
 
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext, daemon, operator
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Misuse
 from toolcell.cli._ui.format import clean, time_ago, time_of
 from toolcell.cli._ui.json_output import output_record, record
 from toolcell.cli._ui.streams import print_json
@@ -29,13 +29,11 @@ async def output(context: CommandContext, output: str, lines: str | None, extent
     """An output that was cut, whole or a range of it, to stdout as it comes."""
     request = pb.ReadOutputRequest(output_id=output)
     if lines is not None and extent is not None:
-        raise Failure(
-            Exit.USAGE, "usage", "--lines and --bytes exclude each other.", "Leave one of them out."
-        )
+        raise Misuse("--lines and --bytes exclude each other.", "Leave one of them out.")
     if lines is not None:
         first, last = _range("--lines", lines)
         if first == 0 or last == 0:
-            raise Failure(Exit.USAGE, "usage", f"--lines {lines}: lines count from 1.", "Write --lines 1:100")
+            raise Misuse(f"--lines {lines}: lines count from 1.", "Write --lines 1:100")
         request.first_line, request.last_line = first or 1, last or 0
     elif extent is not None:
         start, end = _range("--bytes", extent)
@@ -75,7 +73,7 @@ def _range(option: str, text: str) -> tuple[int | None, int | None]:
     if not any(numbers) or not all(
         not number or (number.isascii() and number.isdigit()) for number in numbers
     ):
-        raise Failure(Exit.USAGE, "usage", f"{option} {text} is no range.", f"Write {option} A:B, A: or :B")
+        raise Misuse(f"{option} {text} is no range.", f"Write {option} A:B, A: or :B")
     start, end = (int(number) if number else None for number in numbers)
     return start, end
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolcell.cli._ui.connect import CommandContext, operator
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Misuse
 from toolcell.cli._ui.format import clean, time_of
 from toolcell.cli._ui.json_output import problem, record
 from toolcell.cli._ui.prose import print_prose
@@ -29,12 +29,7 @@ async def abort(
 ) -> Exit:
     """Stop calls: those with an id, of which all are tried, or those of a tool or a session, or every one."""
     if bool(calls) == bool(tool or session or every) or (every and (tool or session)):
-        raise Failure(
-            Exit.USAGE,
-            "usage",
-            "It is not clear which calls.",
-            "Write ids of calls, or --tool and --session, or --all.",
-        )
+        raise Misuse("It is not clear which calls.", "Write ids of calls, or --tool and --session, or --all.")
     if not calls:
         return await _abort_all(
             context, op.AbortCallsRequest(tool=tool, session_id=session, all=every, reason=reason)

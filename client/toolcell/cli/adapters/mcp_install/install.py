@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.prose import print_prose, prose
 
 from . import json_edit, own_command
@@ -177,18 +177,14 @@ def _checked(context: CommandContext, name: str, *, both: bool, project: bool) -
     host = HOSTS.get(name)
     if host is None:
         known = ", ".join(HOSTS)
-        raise Failure(Exit.USAGE, "usage", f"There is no host {name!r}.", f"Take one of: {known}")
+        raise Misuse(f"There is no host {name!r}.", f"Take one of: {known}")
     if both:
-        raise Failure(Exit.USAGE, "usage", "--write and --remove are opposites.", "Take one of them.")
+        raise Misuse("--write and --remove are opposites.", "Take one of them.")
     if project and not host.project:
         known = ", ".join(key for key, other in HOSTS.items() if other.project)
-        raise Failure(
-            Exit.USAGE, "usage", f"{host.title} has no file in a project.", f"These have one: {known}"
-        )
+        raise Misuse(f"{host.title} has no file in a project.", f"These have one: {known}")
     if project and context.socket is not None:
-        raise Failure(
-            Exit.USAGE, "usage", "A project's file names no socket of this machine.", "Leave out --socket."
-        )
+        raise Misuse("A project's file names no socket of this machine.", "Leave out --socket.")
     return host
 
 
@@ -262,7 +258,5 @@ def _command(context: CommandContext) -> list[str]:
     try:
         "".join(given).encode()
     except UnicodeEncodeError as error:
-        raise Failure(
-            Exit.USAGE, "usage", "A path that is no UTF-8 cannot be written into a configuration.", ""
-        ) from error
+        raise Misuse("A path that is no UTF-8 cannot be written into a configuration.", "") from error
     return [program, *given, "mcp"]
