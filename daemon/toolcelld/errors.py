@@ -58,6 +58,13 @@ class Refusal(Exception):
         """The bound that was met."""
 
 
+class BadRequest(Refusal):
+    """A request that is wrong by itself."""
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(RefusalReason.BAD_REQUEST, message, field=field)
+
+
 class BugBarrier:
     """A context manager that passes unexpected exceptions to `fail`, instead of the task group."""
 

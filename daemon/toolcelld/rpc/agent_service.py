@@ -26,7 +26,7 @@ from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog import catalog
 from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import DirectoryError, Pin
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import KeptOutput, SpillStore, UnknownOutput
 from toolcelld.policy.disabled import REASON_LETTERS_MAX
@@ -75,6 +75,21 @@ async def abort(context: Context, refusal: Refusal) -> NoReturn:
     message, metadata = trailers(refusal)
     await context.abort(STATUS_CODES[refusal.reason], message, trailing_metadata=metadata)
     raise AssertionError("abort returned")
+
+
+async def pin_of(services: Services, directory: str) -> Pin:
+    """Return the catalog of a directory as it is now, and what was scanned for it; closed already."""
+    try:
+        pin = await services.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
+    except DirectoryError as error:
+        raise BadRequest(str(error), field="directory") from error
+    pin.close()
+    return pin
+
+
+async def look_at(services: Services, directory: str) -> catalog.Catalog:
+    """Return the catalog of a directory as it is now."""
+    return (await pin_of(services, directory)).catalog
 
 
 @contextlib.asynccontextmanager
@@ -229,9 +244,7 @@ class ToolCell(rpc.ToolCellServicer):
         try:
             await self._services.catalogs.refresh(session.directory)
         except DirectoryError as error:
-            session.outbox.put(
-                events.CallRefused(Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory"))
-            )
+            session.outbox.put(events.CallRefused(BadRequest(str(error), field="directory")))
             return
         if session.state is SessionState.OPEN:
             session.republish(answers=True)
@@ -273,7 +286,7 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Context) -> pb.ListToolsResponse:
         async with refusals(context):
-            found = await self._look(request.directory)
+            found = await look_at(self._services, request.directory)
             part = catalog_part(found, 0, len(found.tools), last=True)
             del part.problems[:]
             more = list(self._quarantined(found))
@@ -294,24 +307,13 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
         async with refusals(context):
-            tool = find_tool(await self._look(request.directory), request.name, field="name")
+            tool = find_tool(await look_at(self._services, request.directory), request.name, field="name")
             lines = [
                 pb.Setting(key=line.key, value=line.value, origin=line.origin)
                 for line in self._services.ruleset.settings(tool).lines
             ]
             return pb.GetToolResponse(tool=encode_tool(tool), settings=lines)
         raise AssertionError
-
-    async def _look(self, directory: str) -> catalog.Catalog:
-        pin = await self._pin(directory, LOOK_SECONDS_MAX)
-        pin.close()
-        return pin.catalog
-
-    async def _pin(self, directory: str, wait_seconds: float | None = None) -> Pin:
-        try:
-            return await self._services.catalogs.open(directory, wait_seconds=wait_seconds)
-        except DirectoryError as error:
-            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
 
     # Aborting and reading
 
@@ -386,7 +388,7 @@ class ToolCell(rpc.ToolCellServicer):
 
 
 def _undecodable() -> Refusal:
-    return Refusal(RefusalReason.BAD_REQUEST, "a message on the stream is not a valid AttachRequest.")
+    return BadRequest("a message on the stream is not a valid AttachRequest.")
 
 
 def _welcome(session: Session, *, resumed: bool) -> pb.Event:

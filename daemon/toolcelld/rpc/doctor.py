@@ -59,11 +59,11 @@ _MENDED: Final = {"1": "0", "0": "1"}
 class Finding:
     """One thing that was looked at."""
 
-    kind: Literal["profile", "layer", "host"]
     name: str
     state: State
     detail: str = ""
     remedy: str = ""
+    kind: Literal["profile", "layer", "host"] = "host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _profiles(ruleset: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
     for enclosure in ENCLOSURES:
         missing = host.missing(enclosure)
         state: State = "missing" if missing else "in use" if enclosure == used else "available"
-        yield Finding("profile", enclosure, state, missing, _remedy(enclosure) if missing else "")
+        yield Finding(enclosure, state, missing, _remedy(enclosure) if missing else "", kind="profile")
 
 
 def _remedy(enclosure: Enclosure) -> str:
@@ -148,7 +148,9 @@ def _layers(ruleset: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
     in_use: Sequence[str] = reported.get(used or "", ())
     for layer in dict.fromkeys(layer for kind in ENCLOSURES for layer in reported.get(kind, ())):
         kinds = [kind for kind in ENCLOSURES if layer in reported.get(kind, ())]
-        yield Finding("layer", layer, "in use" if layer in in_use else "available", f"of {', '.join(kinds)}")
+        yield Finding(
+            layer, "in use" if layer in in_use else "available", f"of {', '.join(kinds)}", kind="layer"
+        )
 
 
 def look_at_programs(ruleset: Ruleset) -> tuple[Finding, ...]:
@@ -160,9 +162,9 @@ def look_at_programs(ruleset: Ruleset) -> tuple[Finding, ...]:
         name = f"program {program.name}"
         if fault := programs.fault_now(program):
             remedy = f"put a {program.name} on PATH where only you and root can write, and restart the daemon"
-            found.append(Finding("host", name, "missing", f"{program.place}: {fault}", remedy))
+            found.append(Finding(name, "missing", f"{program.place}: {fault}", remedy))
         else:
-            found.append(Finding("host", name, "in use", str(program)))
+            found.append(Finding(name, "in use", str(program)))
     return tuple(found)
 
 
@@ -170,25 +172,25 @@ def look_at_inspector() -> Finding:
     """Tell how the process is confined that reads the files of projects. Blocks."""
     confined, missing = inspector.confinement()
     if not confined:
-        return Finding("host", "inspector", "missing", missing, "allow seccomp to the daemon, and processes")
-    return Finding("host", "inspector", "in use", "system-call filter: it computes, reads and writes")
+        return Finding("inspector", "missing", missing, "allow seccomp to the daemon, and processes")
+    return Finding("inspector", "in use", "system-call filter: it computes, reads and writes")
 
 
 def _kernel() -> Iterator[Finding]:
-    yield Finding("host", "kernel", "in use", f"{platform.release()} {platform.machine()}")
+    yield Finding("kernel", "in use", f"{platform.release()} {platform.machine()}")
     abi = linux.landlock_abi()
     if abi >= linux.LANDLOCK_ABI_SIGNAL:
-        yield Finding("host", "Landlock", "available", f"ABI {abi}")
+        yield Finding("Landlock", "available", f"ABI {abi}")
     elif abi >= 1:
         lost = f"ABI {abi}: signals are not confined and the end of a cell is not proven by it, which needs Linux 6.12"
-        yield Finding("host", "Landlock", "available", lost, "boot a kernel of 6.12 or newer")
+        yield Finding("Landlock", "available", lost, "boot a kernel of 6.12 or newer")
     else:
         modules = _read("/sys/kernel/security/lsm") or "unknown"
-        yield Finding("host", "Landlock", "missing", f"security modules: {modules}", _remedy("baseline"))
+        yield Finding("Landlock", "missing", f"security modules: {modules}", _remedy("baseline"))
     for name, bad, meaning in _SETTINGS:
         value = _sysctl(name)
         if value == bad and os.geteuid():
-            yield Finding("host", name, "missing", meaning, f"sysctl -w {name}={_MENDED[bad]}")
+            yield Finding(name, "missing", meaning, f"sysctl -w {name}={_MENDED[bad]}")
 
 
 async def look_at_engine(ruleset: Ruleset, describer: Describer) -> Finding:
@@ -198,13 +200,11 @@ async def look_at_engine(ruleset: Ruleset, describer: Describer) -> Finding:
     path, home = ruleset.host_paths.environment.get("PATH", ""), ruleset.host_paths.home
     others = "".join(f"; {one}" for one in await asyncio.to_thread(passed_over, path, home))
     if engine is None:
-        return Finding("host", name, "missing", f"there is neither bun nor node{others}", INSTALLING)
+        return Finding(name, "missing", f"there is neither bun nor node{others}", INSTALLING)
     where = f"{engine.name}, {engine.program}{others}"
     if not await asyncio.to_thread(os.path.exists, os.path.join(worker.SOURCES, "vendor", "worker.mjs")):
         lacking = "Toolcell was built without its libraries for TypeScript"
-        return Finding(
-            "host", name, "missing", f"{where}: {lacking}", "run make engines and install it again"
-        )
+        return Finding(name, "missing", f"{where}: {lacking}", "run make engines and install it again")
     path = os.path.join(worker.SOURCES, "version.mjs")
     content = await asyncio.to_thread(read_regular, path, VERSION_BYTES_MAX)
     place = os.path.dirname(path)
@@ -212,28 +212,22 @@ async def look_at_engine(ruleset: Ruleset, describer: Describer) -> Finding:
     try:
         described = await describer.describe(await look(file.directory, ruleset.describing, file))
     except Refusal as refusal:  # no cell can be had, which the profiles say too
-        return Finding("host", name, "unknown", f"{where}: {refusal.message.splitlines()[0]}")
+        return Finding(name, "unknown", f"{where}: {refusal.message.splitlines()[0]}")
     if described.broken is not None or not described.tools:
         reason = (
             described.broken.message.splitlines()[0] if described.broken is not None else "it says nothing"
         )
-        return Finding("host", name, "missing", f"{where}: {reason}", INSTALLING)
+        return Finding(name, "missing", f"{where}: {reason}", INSTALLING)
     return Finding(
-        "host", name, "available", f"{engine.name} {described.tools[0].description}, {engine.program}{others}"
+        name, "available", f"{engine.name} {described.tools[0].description}, {engine.program}{others}"
     )
 
 
 def _guard(missing: str) -> Finding:
     name = "protected names"
     if not missing:
-        return Finding(
-            "host",
-            name,
-            "in use",
-            "refused when a tool makes one, in baseline and strict",
-        )
+        return Finding(name, "in use", "refused when a tool makes one, in baseline and strict")
     return Finding(
-        "host",
         name,
         "missing",
         f"moved aside after a tool has made one, as they cannot be refused: {missing.splitlines()[0]}",
@@ -247,10 +241,10 @@ def _process_numbers(host: HostCapabilities) -> Iterator[Finding]:
     if host.strict:
         return
     if namespaces.BOUNDED in layers:
-        yield Finding("host", name, "in use", "bounded for each strict cell")
+        yield Finding(name, "in use", "bounded for each strict cell")
     elif namespaces.BOUNDED_ROUGHLY in layers:
         detail = f"a strict cell has {namespaces.RESERVED_PIDS} more than it needs: ns_last_pid cannot be set there"
-        yield Finding("host", name, "missing", detail, "boot a kernel with CONFIG_CHECKPOINT_RESTORE")
+        yield Finding(name, "missing", detail, "boot a kernel with CONFIG_CHECKPOINT_RESTORE")
     else:
         detail = "not bounded, as pid_max cannot be set in a strict cell"
         held = (
@@ -259,57 +253,56 @@ def _process_numbers(host: HostCapabilities) -> Iterator[Finding]:
             else "the limit of the user holds"
         )
         remedy = "boot a kernel of 6.14 or newer; in a container, with /proc/sys writable"
-        yield Finding("host", name, "missing", f"{detail}: {held}", remedy)
+        yield Finding(name, "missing", f"{detail}: {held}", remedy)
 
 
 def _groups(groups: CgroupTree) -> Finding:
     if groups.reason:
         return Finding(
-            "host",
             "control groups",
             "missing",
             groups.reason,
             "run the daemon as its systemd user unit, which has Delegate=yes; limits are polled until then",
         )
-    return Finding("host", "control groups", "in use", groups.available)
+    return Finding("control groups", "in use", groups.available)
 
 
 def _spill(used_bytes: int, quota_bytes: int) -> Finding:
     detail = f"{format_bytes(used_bytes)} of {format_bytes(quota_bytes)}"
     nearly = used_bytes >= SPILL_NEARLY_FULL * quota_bytes
-    return Finding("host", "spill quota", "in use", detail, "raise [spill] quota" if nearly else "")
+    return Finding("spill quota", "in use", detail, "raise [spill] quota" if nearly else "")
 
 
 def _kept(kept: Sequence[KeptDirectory]) -> Finding:
     unneeded = [usage for usage in kept if usage.unneeded]
     detail = f"{len(kept)} of {format_bytes(sum(usage.size_bytes for usage in kept))}"
     if not unneeded:
-        return Finding("host", "environments", "in use", detail)
+        return Finding("environments", "in use", detail)
     size = format_bytes(sum(usage.size_bytes for usage in unneeded))
     detail += f", {len(unneeded)} of them, of {size}, are asked for by no tool file"
-    return Finding("host", "environments", "in use", detail, "toolcell prepare --remove-unused")
+    return Finding("environments", "in use", detail, "toolcell prepare --remove-unused")
 
 
 def look_at_records(records: Records) -> tuple[Finding, ...]:
     """Tell whether what happens is recorded. Blocks."""
     if not records.section.enabled:
-        return (Finding("host", "records", "missing", "switched off by [records] enabled = false"),)
-    return tuple(
-        Finding("host", "records", "missing", notice.text, notice.remedy) for notice in records.notices
-    ) or (Finding("host", "records", "in use", f"{records.path} ({format_bytes(records.size_bytes)})"),)
+        return (Finding("records", "missing", "switched off by [records] enabled = false"),)
+    return tuple(Finding("records", "missing", notice.text, notice.remedy) for notice in records.notices) or (
+        Finding("records", "in use", f"{records.path} ({format_bytes(records.size_bytes)})"),
+    )
 
 
 def _database(store: Store) -> Iterator[Finding]:
     for notice in store.notices:
-        yield Finding("host", "database", "missing", notice.text, notice.remedy)
+        yield Finding("database", "missing", notice.text, notice.remedy)
     if not store.notices:
-        yield Finding("host", "database", "in use", store.path)
+        yield Finding("database", "in use", store.path)
 
 
 def _disabled(ruleset: Ruleset) -> Iterator[Finding]:
     for name, tool in sorted(ruleset.disabled.items()):
         first, remedy = str(tool).split("\n")
-        yield Finding("host", f"tool {name}", "missing", first, remedy.strip())
+        yield Finding(f"tool {name}", "missing", first, remedy.strip())
 
 
 def _sysctl(name: str) -> str:

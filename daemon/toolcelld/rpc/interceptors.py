@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest
 from toolcelld.rpc.agent_service import abort
 
 OURS = "/toolcell.v1."
@@ -69,5 +69,5 @@ async def _parsed(handler: Handler, data: bytes, context: Any) -> Any:
     except DecodeError:
         await abort(
             context,
-            Refusal(RefusalReason.BAD_REQUEST, "the request is not the message that this method takes."),
+            BadRequest("the request is not the message that this method takes."),
         )

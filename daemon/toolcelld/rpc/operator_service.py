@@ -16,14 +16,14 @@ from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.event_log import LogLine, log_place
 from toolcelld.files.looks import look
 from toolcelld.lifecycle import DaemonState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
-from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, pin_of, refusals
 from toolcelld.rpc.doctor import (
     diagnose,
     look_at_engine,
@@ -185,10 +185,8 @@ class Operator(Steering):
             try:
                 directories, tools, problems = await self._daemon.reload()
             except ConfigError as error:
-                raise Refusal(
-                    RefusalReason.BAD_REQUEST,
-                    f"the configuration stays as it was: {error}",
-                    field="configuration",
+                raise BadRequest(
+                    f"the configuration stays as it was: {error}", field="configuration"
                 ) from error
             return pb.ReloadResponse(
                 directories=directories,
@@ -242,22 +240,19 @@ class Operator(Steering):
         try:
             return await look(directory, self._services.ruleset.find_project, directory)
         except OSError as error:
-            raise Refusal(RefusalReason.BAD_REQUEST, f"{directory}: {error}", field="directory") from error
+            raise BadRequest(f"{directory}: {error}", field="directory") from error
 
     async def Distrust(self, request: pb.DistrustRequest, context: Context) -> pb.DistrustResponse:
         async with refusals(context):
             if not request.directory.startswith("/") or "\0" in request.directory:
-                raise Refusal(
-                    RefusalReason.BAD_REQUEST, "the directory has to be absolute.", field="directory"
-                )
+                raise BadRequest("the directory has to be absolute.", field="directory")
             directory = await asyncio.to_thread(os.path.realpath, request.directory)  # it may be gone by now
             was_trusted = directory in self._services.ruleset.trusts.by_directory
             self._services.decision(
                 "revoke", f"{directory}{'' if was_trusted else ', which was not trusted'}"
             )
             if not await self._daemon.distrust(directory):
-                raise Refusal(
-                    RefusalReason.BAD_REQUEST,
+                raise BadRequest(
                     f"{directory} is not trusted by this daemon any more, but that could not be written down: "
                     "the next one will trust it again. See its log for the reason.",
                     field="directory",
@@ -278,13 +273,11 @@ class Operator(Steering):
 
     async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
         async with refusals(context):
-            pin = await self._pin(request.directory)
-            pin.close()
+            pin = await pin_of(self._services, request.directory)
             catalog = pin.catalog
             tool = _of_broken_file(pin, request.tool) or find_tool(catalog, request.tool, field="tool")
             if len(request.subject) > SUBJECT_LETTERS_MAX or "\0" in request.subject:
-                raise Refusal(
-                    RefusalReason.BAD_REQUEST,
+                raise BadRequest(
                     f"the subject has to be a path, a host, a program or a variable of at most {SUBJECT_LETTERS_MAX} letters.",
                     field="subject",
                 )
@@ -304,8 +297,7 @@ class Operator(Steering):
         raise AssertionError
 
     async def _trust_request(self, directory: str) -> TrustRequest:
-        pin = await self._pin(directory)
-        pin.close()
+        pin = await pin_of(self._services, directory)
         section = self._daemon.config.daemon
         project = await look(
             pin.catalog.directory,
@@ -315,8 +307,7 @@ class Operator(Steering):
             section.flavours,
         )
         if project != pin.catalog.directory:
-            pin = await self._pin(project)
-            pin.close()
+            pin = await pin_of(self._services, project)
         files = tuple(file for file in pin.scanned if is_of(project, file))
         return TrustRequest(pin.catalog, files, self._services.ruleset)
 

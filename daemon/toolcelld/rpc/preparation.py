@@ -23,7 +23,7 @@ from toolcelld.environments.engine import engine_here
 from toolcelld.environments.kept import RECENT_SECONDS
 from toolcelld.environments.packages import INSTALLED, PackagesError, read_manifest
 from toolcelld.environments.requirements import has_block
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal
 from toolcelld.files.looks import look
 from toolcelld.policy.consent import grant_command
 from toolcelld.policy.interpreters import manifest_of, opened_of
@@ -53,7 +53,7 @@ async def prepare(daemon: Daemon, directory: str) -> AsyncIterator[pb.PrepareRes
     try:
         steps = await look(directory, _steps, daemon, directory)
     except DirectoryError as error:
-        raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
+        raise BadRequest(str(error), field="directory") from error
     worked = False
     for step in steps:
         yield pb.PrepareResponse(path=step.path, state=step.state, message=step.message)

@@ -13,16 +13,13 @@ import grpc.aio
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
 from toolcelld.calls.outcomes.outcome import Stop
-from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.directory import Pin
-from toolcelld.catalog.registry import DirectoryError
 from toolcelld.daemon import Daemon
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.event_log import LEVELS, OperatorEvent
 from toolcelld.lifecycle import DaemonState, WorkerState
 from toolcelld.policy.disabled import DISABLED_MAX, DisabledTool, in_a_line
 from toolcelld.pool.quarantine import Quarantined
-from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals, stop_by_operator
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, look_at, refusals, stop_by_operator
 from toolcelld.rpc.history import History
 from toolcelld.rpc.messages.encoding import timestamp
 from toolcelld.sessions.admission import find_tool
@@ -53,8 +50,7 @@ class Steering(rpc.OperatorServicer):
     async def AbortCalls(self, request: pb.AbortCallsRequest, context: Context) -> pb.AbortCallsResponse:
         async with refusals(context):
             if request.all == bool(request.tool or request.session_id):
-                raise Refusal(
-                    RefusalReason.BAD_REQUEST,
+                raise BadRequest(
                     "say which calls: those of a tool or a session, or all, which goes with neither.",
                     field="all",
                 )
@@ -111,7 +107,7 @@ class Steering(rpc.OperatorServicer):
             return
         if not directory:
             raise Refusal(RefusalReason.UNKNOWN_TOOL, f"no session sees a tool {tool[:64]!r}.", field="tool")
-        find_tool(await self._look(directory), tool, field="tool")
+        find_tool(await look_at(self._services, directory), tool, field="tool")
 
     async def EnableTool(self, request: pb.EnableToolRequest, context: Context) -> pb.EnableToolResponse:
         async with refusals(context):
@@ -124,8 +120,7 @@ class Steering(rpc.OperatorServicer):
                     field="tool",
                 )
             if not await self._daemon.enable(tool.name):
-                raise Refusal(
-                    RefusalReason.BAD_REQUEST,
+                raise BadRequest(
                     f"{tool.name} is enabled in this daemon, but that could not be written down: "
                     "for the next one it is disabled. See its log for the reason.",
                     field="tool",
@@ -162,7 +157,7 @@ class Steering(rpc.OperatorServicer):
         async with refusals(context):
             catalogs = [session.catalog for session in self._sessions.all]
             if request.directory:
-                catalogs.append(await self._look(request.directory))
+                catalogs.append(await look_at(self._services, request.directory))
             files = {
                 tool.file.digest: tool.file
                 for catalog in catalogs
@@ -234,16 +229,10 @@ class Steering(rpc.OperatorServicer):
         async with refusals(context):
             if request.level not in LEVELS:
                 levels = ", ".join(LEVELS)
-                raise Refusal(
-                    RefusalReason.BAD_REQUEST,
-                    f"{request.level[:64]!r} is no level; there are: {levels}.",
-                    field="level",
-                )
+                raise BadRequest(f"{request.level[:64]!r} is no level; there are: {levels}.", field="level")
             seconds = request.seconds or LEVEL_SECONDS
             if not 1 <= seconds <= LEVEL_SECONDS_MAX:  # also for what is no number
-                raise Refusal(
-                    RefusalReason.BAD_REQUEST, "the time has to be from a second to a day.", field="seconds"
-                )
+                raise BadRequest("the time has to be from a second to a day.", field="seconds")
             self._services.decision("log-level", f"{request.level} for {seconds:g} s")
             until = self._daemon.log_level.set(request.level, seconds)
             return pb.SetLogLevelResponse(until=timestamp(until))
@@ -253,17 +242,6 @@ class Steering(rpc.OperatorServicer):
         return {
             found.path for session in self._sessions.all if (found := session.catalog.find(tool)) is not None
         } | {call.path for call in self._history.in_memory() if call.tool == tool}
-
-    async def _look(self, directory: str) -> Catalog:
-        pin = await self._pin(directory)
-        pin.close()
-        return pin.catalog
-
-    async def _pin(self, directory: str) -> Pin:
-        try:
-            return await self._services.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
-        except DirectoryError as error:
-            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
 
 
 def encode_disabled(tool: DisabledTool) -> pb.DisabledTool:

@@ -16,7 +16,7 @@ from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.discovery.sources import PROJECT, PROJECT_PLUGINS, ToolFile, project_directory
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.access import NOTHING
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import project_places
 from toolcelld.policy.interpreters import environment_of
@@ -61,42 +61,35 @@ class TrustRequest:
                 quota="files described at once",
             )
         if digest and digest != digest_of(self.files):
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
+            raise BadRequest(
                 f"the tools of {self.catalog.directory} have changed since they were shown; look again.",
                 field="digest",
             )
         if pinned and not self.files:
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
-                f"{self.catalog.directory} has no tools whose code could be pinned.",
-                field="pinned",
+            raise BadRequest(
+                f"{self.catalog.directory} has no tools whose code could be pinned.", field="pinned"
             )
         if pinned and (uncovered := next((file.uncovered for file in self.files if file.uncovered), "")):
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
+            raise BadRequest(
                 f"{self.catalog.directory} cannot be pinned, as a change there would not be noticed: {uncovered}.\n"
                 "  Move that out of the directory of the tools, or trust the project without --digest.",
                 field="pinned",
             )
         if reason := _unfit(self.catalog.directory, self.ruleset.host_paths.home):
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
+            raise BadRequest(
                 f"{self.catalog.directory} cannot be trusted: {reason}. Move the tools to a directory of their own.",
                 field="directory",
             )
         known = self.ruleset.trusts.by_directory.get(self.catalog.directory)
         by_path = any(file.project for file in self.files)
         if known is not None and known.pins and self.ruleset.config.only:
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
+            raise BadRequest(
                 f"{self.catalog.directory} is trusted with its code of then, which one file cannot be added to.\n"
                 f"  To trust all of it as it is now: toolcell trust --digest {shlex.quote(self.catalog.directory)}",
                 field="directory",
             )
         if pinned and by_path:
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
+            raise BadRequest(
                 "a file that lies in no directory of tools cannot be pinned: trust it without --digest.",
                 field="pinned",
             )
@@ -179,16 +172,14 @@ def check_owners(directory: str, project: Project, safe: Collection[str]) -> Non
         safe: The directories that the configuration accepts although other users can write in them.
     """
     if project.unread:
-        raise Refusal(
-            RefusalReason.BAD_REQUEST,
+        raise BadRequest(
             f"{directory} cannot be trusted: it is not known what git runs there, as {project.unread}.\n"
             "  Look at that file, and repair or remove it.",
             field="directory",
         )
     if project.fault:
         accepted = set_command(("daemon", "safe_directories"), [*safe, project.shared])
-        raise Refusal(
-            RefusalReason.BAD_REQUEST,
+        raise BadRequest(
             f"{directory} cannot be trusted: another user could change its tools, as {project.fault}.\n"
             f"  Change that, or accept it: {accepted}",
             field="directory",

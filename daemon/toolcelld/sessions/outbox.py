@@ -33,7 +33,7 @@ from toolcelld.calls.events import (
     PartialResult,
     ProgressMade,
 )
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
@@ -161,8 +161,7 @@ class Outbox:
     def acknowledge(self, number: int) -> None:
         """Drop the events up to an acknowledged number. Raises `Refusal` for a number that was not sent."""
         if number > self.number:
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
+            raise BadRequest(
                 f"acknowledged: {number}, but the newest event of the session is {self.number}.",
                 field="acknowledged",
             )

@@ -12,7 +12,7 @@ from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.config.remedies import set_command
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.event_log import OperatorEvent
 from toolcelld.files.looks import look
 from toolcelld.lifecycle import SessionState, WorkerState
@@ -57,7 +57,7 @@ class Sessions:
         try:
             pin = await self._services.catalogs.open(request.directory, at_once=request.at_once)
         except DirectoryError as error:
-            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field=field) from error
+            raise BadRequest(str(error), field=field) from error
         try:
             project = await look(
                 pin.catalog.directory, self._services.ruleset.find_project, pin.catalog.directory
@@ -65,7 +65,7 @@ class Sessions:
         except OSError as error:
             pin.close()
             text = f"{request.directory} cannot be opened without following links: {error}"
-            raise Refusal(RefusalReason.BAD_REQUEST, text, field=field) from error
+            raise BadRequest(text, field=field) from error
         except BaseException:
             pin.close()
             raise

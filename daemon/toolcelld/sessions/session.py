@@ -32,7 +32,7 @@ from toolcelld.calls.timers import MessageAllowance
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.registry import Pin
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, lower
-from toolcelld.errors import BugBarrier, Refusal, RefusalReason
+from toolcelld.errors import BadRequest, BugBarrier, Refusal, RefusalReason
 from toolcelld.event_log import OperatorEvent
 from toolcelld.lifecycle import SESSION, CallEvent, CallState, Machine, SessionEvent, SessionState
 from toolcelld.policy.cell_spec import CellSpec
@@ -433,8 +433,7 @@ class Session(Machine[SessionState, SessionEvent]):
         asked = call.questions if call is not None else ()
         questions = next((questions for questions in asked if questions.was_asked(ask_id)), None)
         if questions is None:
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
+            raise BadRequest(
                 f"call {call_id[:128]!r} has asked no question {ask_id}.",
                 field=f"{field}.call_id" if call is None else f"{field}.ask_id",
             )

@@ -22,7 +22,7 @@ from toolcell._authoring.session_events import ON_SESSION
 from toolcell._session_reasons import REASONS
 from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, run_export
 from toolcelld.calls.request import Request
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal
 from toolcelld.policy.cell_spec import CellSpec
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ class SessionEvents:
             Refusal: There is no such event.
         """
         if reason not in REASONS:
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
+            raise BadRequest(
                 f"session_event.reason: one of {', '.join(REASONS)}, got {reason[:40]!r}.",
                 field="session_event.reason",
             )

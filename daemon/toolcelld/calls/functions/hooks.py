@@ -18,7 +18,7 @@ from toolcell._results.json_value import from_json
 from toolcelld.calls.functions.hook_run import BoundHook, HookFailed, HookRefused, run_hook
 from toolcelld.calls.outcomes import outcome as outcomes
 from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Kind, Outcome
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal
 from toolcelld.output.result import update_body
 from toolcelld.protocol.messages import METADATA_BYTES_MAX
 
@@ -41,11 +41,9 @@ async def before(call: Call, plan: Plan, arguments: bytes) -> bytes | Outcome | 
     try:
         value: object = from_json(arguments or b"{}")
     except ValueError as error:
-        return Refusal(
-            RefusalReason.BAD_REQUEST, f"the arguments are not JSON: {error}.", field="call.arguments"
-        )
+        return BadRequest(f"the arguments are not JSON: {error}.", field="call.arguments")
     if not isinstance(value, dict):
-        return Refusal(RefusalReason.BAD_REQUEST, "the arguments are no JSON object.", field="call.arguments")
+        return BadRequest("the arguments are no JSON object.", field="call.arguments")
     given = cast("dict[str, Any]", value)
     for bound in plan.hooks:
         hook = bound.hook

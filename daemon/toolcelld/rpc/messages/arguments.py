@@ -17,7 +17,7 @@ from typing import Final
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls.request import Request
 from toolcelld.config.resolution.settings import NO_LIMITS
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.rpc.messages.decoding import (
     ARGUMENTS_BYTES_MAX,
     NAME_CHARACTERS_MAX,
@@ -108,8 +108,7 @@ class ArgumentReassembler:
         begun.arguments.extend(chunk.data)
         size = len(begun.arguments)
         if size > begun.size or (chunk.last and size < begun.size):
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
+            raise BadRequest(
                 f"chunk.data: {size} bytes of arguments, where call.arguments_bytes said {begun.size}.",
                 field="chunk.data",
             )
@@ -172,8 +171,7 @@ def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:
 
 
 def _contradicted(call: pb.Call) -> Refusal:
-    return Refusal(
-        RefusalReason.BAD_REQUEST,
+    return BadRequest(
         f"call.arguments_bytes: {call.arguments_bytes}, where call.arguments has {len(call.arguments)}.",
         field="call.arguments_bytes",
     )

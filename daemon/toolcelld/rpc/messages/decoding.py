@@ -13,7 +13,7 @@ from toolcell._units import OPEN_FILES_MIN
 from toolcell._version import VERSION
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits
-from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.sessions.session import OpenRequest
 
 PROTOCOL: Final = 1
@@ -136,7 +136,7 @@ def too_large(field: str, size: int) -> Refusal:
 
 def bad(field: str, expected: str) -> Refusal:
     """A field that has not what is expected."""
-    return Refusal(RefusalReason.BAD_REQUEST, f"{field}: expected {expected}.", field=field)
+    return BadRequest(f"{field}: expected {expected}.", field=field)
 
 
 def check_length(field: str, value: str) -> None:
