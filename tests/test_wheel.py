@@ -34,6 +34,8 @@ BUILT = {
             "packages/zod/index.mjs",
         )
     ),
+    "toolcell/cli/page/files/vendor/preact.js",
+    "toolcell/cli/page/files/vendor/LICENSES.txt",
 }
 
 

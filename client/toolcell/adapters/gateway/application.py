@@ -264,7 +264,7 @@ def _answered(running: RunningCall, outcome: Outcome) -> Response:
     if outcome.kind is Kind.refused:
         reason = outcome.cause or "refused"
         raise _Fault(REFUSED_STATUS.get(reason, 503), reason, outcome.message)
-    return _Json({"call_id": running.call.id, **outcome.to_dict()})
+    return JsonAnswer({"call_id": running.call.id, **outcome.to_dict()})
 
 
 class _CallEvents(StreamingResponse):
@@ -296,7 +296,7 @@ async def _followed(sessions: GatewaySessions) -> AsyncGenerator[bytes]:
             yield part
 
 
-class _Json(JSONResponse):
+class JsonAnswer(JSONResponse):
     """JSON in ASCII: texts of clients may hold what UTF-8 cannot say."""
 
     def render(self, content: Any) -> bytes:
@@ -307,11 +307,11 @@ def _handle_errors(app: FastAPI) -> None:
     """Every error has one shape."""
 
     def answer(status: int, reason: str, message: str, remedy: str = "") -> JSONResponse:
-        return _Json({"error": {"reason": reason, "message": message, "remedy": remedy}}, status)
+        return JsonAnswer({"error": {"reason": reason, "message": message, "remedy": remedy}}, status)
 
     @app.exception_handler(_Fault)
     async def fault(_: Request, error: _Fault) -> Response:
-        return _Json(error.body, error.status)
+        return JsonAnswer(error.body, error.status)
 
     @app.exception_handler(NoSession)
     async def no_session(_: Request, error: NoSession) -> Response:

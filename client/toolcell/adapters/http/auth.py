@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["AccessGuard"]
+__all__ = ["AccessGuard", "refused", "shows", "values"]
 
 METHODS = ("GET", "POST", "DELETE")
 """Of an application that has no routes of its own."""
@@ -49,7 +49,7 @@ class AccessGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # a web socket: closed, because it is not accepted
-        if (refusal := self._refusal(scope)) is not None:
+        if (refusal := self._stranger(scope) or self._unknown(scope)) is not None:
             await refusal(scope, receive, send)
             return
         if scope["method"] != "POST":
@@ -61,24 +61,28 @@ class AccessGuard:
         elif body is not None:
             await self._app(scope, _replay(body, receive), send)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        """What to answer to whom must not come in."""
-        if any(host.lower() not in self._hosts for host in _values(scope, b"host") or [b""]):
-            return _refused(
+    def _stranger(self, scope: Scope) -> Response | None:
+        """What to answer to a request that is not meant for this server, or comes from the page of another."""
+        if any(host.lower() not in self._hosts for host in values(scope, b"host") or [b""]):
+            return refused(
                 421,
                 "wrong_host",
                 "The Host is not this server's.",
                 "Use the address that it printed at its start.",
             )
-        if any(origin.lower() not in self._origins for origin in _values(scope, b"origin")):
-            return _refused(403, "wrong_origin", "Pages of other origins must not call this server.")
+        if any(origin.lower() not in self._origins for origin in values(scope, b"origin")):
+            return refused(403, "wrong_origin", "Pages of other origins must not call this server.")
         if not self._has(scope.get("raw_path") or b""):
-            return _refused(404, "no_route", f"There is only {self._path}.")
+            return refused(404, "no_route", f"There is only {self._path}.")
         if scope["method"] not in (methods := self._methods(scope)):
             allowed = ", ".join(methods)
-            return _refused(405, "method_not_allowed", f"Only {allowed}.", headers={"Allow": allowed})
-        if not self._knows(_values(scope, b"authorization")):
-            return _refused(
+            return refused(405, "method_not_allowed", f"Only {allowed}.", headers={"Allow": allowed})
+        return None
+
+    def _unknown(self, scope: Scope) -> Response | None:
+        """What to answer to a request that does not show the token."""
+        if not shows(scope, self._token):
+            return refused(
                 401,
                 "wrong_token",
                 "Authorization: Bearer TOKEN is missing or wrong.",
@@ -101,19 +105,22 @@ class AccessGuard:
         own = self._path.encode()
         return path.startswith(own) if own.endswith(b"/") else path == own
 
-    def _knows(self, said: list[bytes]) -> bool:
-        if len(said) != 1:
-            return False
-        scheme, _, token = said[0].partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+def shows(scope: Scope, token: bytes) -> bool:
+    """Whether a request has one Authorization, and that is the token."""
+    said = values(scope, b"authorization")
+    if len(said) != 1:
+        return False
+    scheme, _, shown = said[0].partition(b" ")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(shown.strip(), token)
 
 
-def _values(scope: Scope, name: bytes) -> list[bytes]:
+def values(scope: Scope, name: bytes) -> list[bytes]:
     """Every header of that name; two of them are not one."""
     return [value for key, value in scope["headers"] if key == name]
 
 
-def _refused(
+def refused(
     status: int, reason: str, message: str, remedy: str = "", *, headers: dict[str, str] | None = None
 ) -> Response:
     """An answer in the shape of all errors, after which nothing more of the connection is read."""
@@ -123,8 +130,8 @@ def _refused(
 
 async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
     """The body; what to answer where it is too much or too slow; None where the client has gone."""
-    too_large = _refused(413, "too_large", f"A body has at most {BODY_BYTES_MAX} bytes.")
-    if any(int(length) > BODY_BYTES_MAX for length in _values(scope, b"content-length") if length.isdigit()):
+    too_large = refused(413, "too_large", f"A body has at most {BODY_BYTES_MAX} bytes.")
+    if any(int(length) > BODY_BYTES_MAX for length in values(scope, b"content-length") if length.isdigit()):
         return too_large
     body = bytearray()
     try:
@@ -139,7 +146,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
-        return _refused(408, "too_slow", f"The body did not arrive within {BODY_SECONDS:g} s.")
+        return refused(408, "too_slow", f"The body did not arrive within {BODY_SECONDS:g} s.")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

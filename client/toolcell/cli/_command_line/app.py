@@ -470,6 +470,22 @@ def http(
     return http.http(context, HttpOptions(address, token_file, token_env, "http.token", "http "))
 
 
+@verb(app)
+def ui(
+    context: CommandContext,
+    port: Annotated[str, Argument(metavar="PORT", help="Where to listen, on loopback.")] = "8139",
+    operate: Annotated[bool, Option("--operate", help="Make a link whose session may also act.")] = False,
+) -> Ending:
+    """Serve a page that shows what the daemon does, and print the link that opens it."""
+    try:
+        from toolcell.cli.page import ui as page
+    except ImportError as error:
+        from toolcell.cli.adapters.http import missing_extra
+
+        raise missing_extra() from error
+    return page.ui(context, HttpOptions(port, default_file="http.token", flag="ui "), may_act=operate)
+
+
 @verb(app, "authoring.new.init")
 def init(
     context: CommandContext,

@@ -21,7 +21,7 @@ NAME_COLUMNS_MAX: Final = 30
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Run tools": ("call", "tools", "output"),
     "Write tools": ("new", "init", "prepare", "check", "dev", "test"),
-    "See what happens": ("status", "calls", "logs", "log-level", "sessions", "ps", "events", "audit"),
+    "See what happens": ("status", "calls", "logs", "log-level", "sessions", "ps", "events", "audit", "ui"),
     "Act on what runs": (
         "abort",
         "disable",
@@ -100,6 +100,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "opencode install": ("toolcell opencode install", "toolcell opencode install --project"),
     "opencode path": ("toolcell opencode path",),
     "http": ("toolcell http", "toolcell http 8931 --token-env TOKEN", "toolcell http ./http.sock"),
+    "ui": ("toolcell ui", "toolcell ui 9000 --operate"),
     "serve": ("toolcell serve", "toolcell serve --config ./toolcell.toml --idle-exit 10m"),
     "service": ("toolcell service install",),
     "service install": ("toolcell service install",),

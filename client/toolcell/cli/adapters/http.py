@@ -18,13 +18,16 @@ async def http(context: CommandContext, options: HttpOptions) -> Exit:
         from toolcell.adapters.gateway import ROOT, GatewaySessions, application
         from toolcell.cli.adapters.http_server import serve
     except ImportError as error:
-        from toolcell._extras import install_command
-
-        remedy = f"Install them: {install_command('http')}"
-        raise Failure(
-            Exit.UNAVAILABLE, "missing_extra", "FastAPI and uvicorn are not installed.", remedy
-        ) from error
+        raise missing_extra() from error
     sessions = GatewaySessions(
         os.getcwd(), socket=context.socket, daemon="running" if context.socket else "start"
     )
     return await serve(context, options, sessions, application(sessions), path=ROOT)
+
+
+def missing_extra() -> Failure:
+    """What ends a command that needs FastAPI and uvicorn where they are not installed."""
+    from toolcell._extras import install_command
+
+    remedy = f"Install them: {install_command('http')}"
+    return Failure(Exit.UNAVAILABLE, "missing_extra", "FastAPI and uvicorn are not installed.", remedy)

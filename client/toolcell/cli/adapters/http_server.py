@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from starlette.types import ASGIApp
@@ -31,9 +32,30 @@ async def serve(
     *,
     path: str,
 ) -> Exit:
-    """Serve an application until SIGINT or SIGTERM; then leave `sessions`, which ends what runs, and stop listening."""
-    address = _address(options)
-    token, whence = _token(options)
+    """Serve an application to hosts until SIGINT or SIGTERM; then leave `sessions`, which ends what runs, and stop listening."""
+    address = address_of(options)
+    token, whence = token_of(options)
+
+    def guarded(listening: Address) -> ASGIApp:
+        return AccessGuard(app, authorities=listening.authorities, token=token, path=path)
+
+    return await listen(address, sessions, guarded, lambda listening: _say(context, listening, path, whence))
+
+
+async def listen(
+    address: Address,
+    sessions: AbstractAsyncContextManager[object],
+    guarded: Callable[[Address], ASGIApp],
+    say: Callable[[Address], None],
+) -> Exit:
+    """Serve what `guarded` returns for the address that is listened on until SIGINT or SIGTERM, and leave `sessions`.
+
+    Args:
+        address: Where to listen.
+        sessions: What is entered before the first request, and left before the last connection is closed.
+        guarded: Makes the application, with its guard.
+        say: Prints the address, as the result of the command.
+    """
     try:
         listener = HttpServer(address)
     except OSError as error:
@@ -46,9 +68,8 @@ async def serve(
     try:
         async with asyncio.TaskGroup() as group:
             async with sessions:
-                guard = AccessGuard(app, authorities=listener.address.authorities, token=token, path=path)
-                group.create_task(listener.serve(guard), name="http")
-                _say(context, listener.address, path, whence)
+                group.create_task(listener.serve(guarded(listener.address)), name="http")
+                say(listener.address)
                 await ended.wait()
             listener.end()
     finally:
@@ -56,7 +77,8 @@ async def serve(
     return Exit.OK
 
 
-def _address(options: HttpOptions) -> Address:
+def address_of(options: HttpOptions) -> Address:
+    """Return where to listen. Raises Failure for what is no address, and for one of other machines without a token."""
     try:
         address = Address.parse(options.address)
     except ValueError as error:
@@ -74,7 +96,7 @@ def _address(options: HttpOptions) -> Address:
     return address
 
 
-def _token(options: HttpOptions) -> tuple[str, str]:
+def token_of(options: HttpOptions) -> tuple[str, str]:
     """Return the token and a description of its place."""
     try:
         if options.token_variable is not None:

@@ -1,5 +1,5 @@
 // Builds vendor/: the worker as one file, which an engine loads faster than a dozen, and the libraries that tool files
-// get where their project has none: node build.mjs NODE_MODULES
+// get where their project has none; and the library of the page of operators: node build.mjs NODE_MODULES
 //
 // NODE_MODULES is where the packages are installed that package.json beside this file pins. Each library becomes one
 // file, beside the licences of what it contains. The first line of the worker has the digest of its sources, by which a
@@ -15,6 +15,7 @@ import { LIBRARIES as STAND_INS } from "./stand_ins.mjs";
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 const VENDOR = path.join(HERE, "vendor");
+const PAGE = path.join(HERE, "../../../../client/toolcell/cli/page/files/vendor");
 const LIBRARIES = {
     "zod.mjs": 'export * from "zod"; export { z as default } from "zod";',
     "zod3.mjs":
@@ -73,6 +74,24 @@ for (const [name, place] of STAND_INS) {
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.writeFileSync(file, `export * from ${from};\n${hasDefault ? `export { default } from ${from};\n` : ""}`);
 }
+// What the page of operators is made with, for browsers.
+fs.rmSync(PAGE, { recursive: true, force: true });
+fs.mkdirSync(PAGE);
+await esbuild.build({
+    stdin: {
+        contents:
+            'import { h } from "preact"; import htm from "htm"; export { render } from "preact"; ' +
+            'export { useEffect, useRef, useState } from "preact/hooks"; export const html = htm.bind(h);',
+        resolveDir: modules,
+    },
+    outfile: path.join(PAGE, "preact.js"),
+    bundle: true,
+    minify: true,
+    platform: "browser",
+    format: "esm",
+    nodePaths: [modules],
+    legalComments: "none",
+});
 // What a tool file imports as well stays a module of its own, as its classes are looked for with instanceof.
 const shared = {
     name: "shared",
@@ -97,9 +116,10 @@ await esbuild.build({
     plugins: [shared],
     banner: { js: `// ${digest.digest("hex")}` },
 });
-const texts = LICENSED.map((name) => {
+function license(name) {
     const directory = path.join(modules, name);
     const file = fs.readdirSync(directory).find((each) => /^licen[cs]e/i.test(each));
     return `${name}\n\n${fs.readFileSync(path.join(directory, file), "utf8")}`;
-});
-fs.writeFileSync(path.join(VENDOR, "LICENSES.txt"), texts.join("\n----\n\n"));
+}
+fs.writeFileSync(path.join(VENDOR, "LICENSES.txt"), LICENSED.map(license).join("\n----\n\n"));
+fs.writeFileSync(path.join(PAGE, "LICENSES.txt"), ["preact", "htm"].map(license).join("\n----\n\n"));

@@ -1,0 +1,114 @@
+"""What goes on, for every open page: one look at the daemon for all of them, and none while no page is open.
+
+A look is four short RPCs each two seconds, which cost the daemon a millisecond. A stream of all events would be more
+immediate, and cost it as much as there are calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator
+from types import TracebackType
+from typing import Any, Final, Self
+
+from toolcell.adapters.gateway.feed import Feed, FeedEvent, as_sse
+from toolcell.cli._ui.connect import CommandContext, operator
+from toolcell.cli._ui.exit_codes import Failure
+from toolcell.cli._ui.json_output import record
+from toolcell.cli.page.access import PageSession
+from toolcell.cli.page.rows import row
+from toolcell.client import Refused, Unavailable
+from toolcell_proto.v1 import operator_pb2 as op
+
+LOOK_SECONDS: Final = 2.0
+CALLS_SHOWN_MAX: Final = 30
+
+
+class Live:
+    """An asynchronous context manager; its end is the end of all streams."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+        self._feed = Feed()
+        self._readers = 0
+        self._wanted = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._looking = asyncio.create_task(self._look(), name="live")  # awaited by __aexit__
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._looking is not None
+        self._looking.cancel()
+        await asyncio.wait({self._looking})
+        if not self._looking.cancelled():
+            self._looking.result()
+
+    async def stream(self, session: PageSession) -> AsyncGenerator[bytes]:
+        """Yield the state of the daemon as server-sent events, until the session is over."""
+        with self._feed.reader() as reader:
+            self._readers += 1
+            self._wanted.set()
+            try:
+                async for part in as_sse(reader, lambda _: session.over):
+                    yield part
+                    session.used = time.monotonic()  # a page that is looked at is used
+            finally:
+                self._readers -= 1
+                if not self._readers:
+                    self._wanted.clear()
+
+    async def _look(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._feed.put(FeedEvent("state", await self._state()))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _state(self) -> dict[str, Any]:
+        try:
+            async with operator(self._context) as client:
+                status = await client.ask(client.operator.GetStatus, op.GetStatusRequest())
+                workers = await client.ask(client.operator.ListWorkers, op.ListWorkersRequest())
+                calls = await client.ask(
+                    client.operator.ListCalls, op.ListCallsRequest(limit=CALLS_SHOWN_MAX)
+                )
+                last = await client.ask(client.operator.ListEvents, op.ListEventsRequest(limit=1))
+        except (Unavailable, Refused, Failure) as error:
+            return {"unavailable": error.message, "remedy": error.remedy, "host": host()}
+        return {
+            "status": record(status),
+            "workers": [record(worker) for worker in workers.workers],
+            "calls": [row(call) for call in calls.calls],
+            "last_event": [record(event)["time"] for event in last.events],
+            "host": host(),
+        }
+
+
+def host() -> dict[str, Any]:
+    """Figures of this machine, on which the daemon runs too."""
+    load, *_ = os.getloadavg()
+    page = os.sysconf("SC_PAGE_SIZE")
+    return {
+        "time": time.time(),
+        "processors": os.cpu_count(),
+        "load": load,
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * page,
+        "memory_free_bytes": _available() or os.sysconf("SC_AVPHYS_PAGES") * page,
+    }
+
+
+def _available() -> int:
+    """Return what programs could have without swapping, by the kernel's estimate; 0 where it is not known."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0
