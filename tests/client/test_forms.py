@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from toolcell.client import Call, Question, question_service
-from toolcell.client.forms import note_of
+from toolcell.client.notes import note_of
 
 pytestmark = pytest.mark.anyio
 

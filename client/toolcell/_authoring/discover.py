@@ -35,11 +35,8 @@ from toolcell._authoring.session_events import ON_SESSION, SCHEMA, Handler, own_
 from toolcell._authoring.stream import streamed
 from toolcell._authoring.tool import MARK, Tool
 from toolcell._context.context import ToolContext
-from toolcell._results.errors import InvalidArguments
 from toolcell._results.json_value import to_json
 from toolcell._results.normalise import Result, normalise
-
-__all__ = ["Export", "Exports", "InvalidArguments", "Problem", "exports"]
 
 # A tool travels in one message of at most 64 KiB, with its schema; hosts cut descriptions far earlier.
 DESCRIPTION_BYTES_MAX = 8 * 1024

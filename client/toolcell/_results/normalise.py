@@ -25,20 +25,6 @@ from toolcell._results.library_values import picture, picture_types
 from toolcell._results.mcp_content import block as mcp_block
 from toolcell._results.mcp_content import is_block, is_blocks, tool_result
 
-__all__ = [
-    "Block",
-    "FileBlock",
-    "ImageBlock",
-    "LinkBlock",
-    "Result",
-    "TextBlock",
-    "describe_exception",
-    "failure",
-    "metadata_body",
-    "normalise",
-    "update_body",
-]
-
 NO_OUTPUT = "(no output)"
 # More parts than this are data; hosts show a handful. The daemon takes no more.
 BLOCKS_MAX = 256

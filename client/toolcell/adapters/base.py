@@ -41,7 +41,8 @@ from toolcell.client import (
     connect,
 )
 from toolcell.client.call import CANCELLED
-from toolcell.client.forms import NOTIFY, QUESTION, note_of
+from toolcell.client.forms import QUESTION
+from toolcell.client.notes import NOTIFY, note_of
 
 from . import own_names, read_output
 from .call_events import ToolComplete, ToolStart

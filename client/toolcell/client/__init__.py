@@ -17,13 +17,14 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from toolcell._authoring.tool import Limits
+
     from .call import Call
     from .callbacks import Answer, Ask
     from .catalog import Catalog, Problem, ToolInfo
     from .errors import Refused, Unavailable
     from .events import Event, Gap, Log, Metadata, Progress, Started, Update
     from .forms import Question, question_service
-    from .limits import Limits
     from .outcome import (
         Block,
         CallFailed,

@@ -27,6 +27,7 @@ from typing import Generic, Literal, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from toolcell._authoring.tool import Limits
 from toolcell._session_reasons import SessionReason
 
 from . import session as asynchronous
@@ -34,7 +35,6 @@ from .call import CANCELLED, Call
 from .callbacks import Answer, Ask
 from .catalog import Catalog
 from .events import Event
-from .limits import Limits
 from .outcome import Outcome
 
 EVENTS_AHEAD_MAX = 16  # handed over and not yet handled; further ones wait in the bounded store of the call

@@ -17,9 +17,6 @@ from typing import Any, Final, Literal, cast
 
 from .call import Call
 from .callbacks import Service
-from .notes import NOTIFY, note_of
-
-__all__ = ["NOTIFY", "QUESTION", "Question", "note_of", "question_service"]
 
 QUESTION: Final = "ui.question"
 """The service that `context.ui.select`, `input` and `confirm` use."""

@@ -9,8 +9,6 @@ from toolcell._authoring.tool import Limits
 from toolcell._units import optional, parse_bytes, parse_seconds
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["Limits", "encode_limits"]
-
 NumberT = TypeVar("NumberT", int, float)
 
 

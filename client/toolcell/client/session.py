@@ -14,6 +14,7 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec
 
+from toolcell._authoring.tool import Limits
 from toolcell._session_reasons import DATA_BYTES_MAX, REASONS, SessionReason
 from toolcell._version import VERSION
 from toolcell.client._launch.daemon import find
@@ -30,7 +31,7 @@ from .callbacks import SERVED, Answer, Ask, Service
 from .catalog import Catalog
 from .errors import Code, Refusal, Unavailable
 from .events import Event
-from .limits import Limits, encode_limits
+from .limits import encode_limits
 
 NO_ASYNCIO = (
     "toolcell.client needs a running asyncio event loop, and there is none here; under trio or without a loop use "

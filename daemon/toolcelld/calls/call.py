@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toolcelld.calls.owner import Owner
     from toolcelld.calls.questions import Questions
     from toolcelld.calls.request import Plan, Request
-    from toolcelld.pool.pool import Lease
+    from toolcelld.pool.lease import Lease
 
 logger = logging.getLogger(__name__)
 

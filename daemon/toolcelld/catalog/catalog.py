@@ -28,8 +28,6 @@ from toolcelld.catalog.problem import Problem, no_tool
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.declaration import DeclarationError, declare
 
-__all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "may_be_in", "redefined", "render", "shown_path"]
-
 DESCRIPTION_BYTES_MAX = 8 * 1024  # a gRPC message of 64 KiB holds it, the schema and a path
 TOOLS_PER_FILE_MAX = 128  # agents accept about as many in total
 TOOLS_MAX = 5000  # of one directory

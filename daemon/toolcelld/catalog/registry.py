@@ -22,8 +22,6 @@ from toolcelld.config.load import Config
 from toolcelld.files.looks import look
 from toolcelld.files.paths import is_below
 
-__all__ = ["CatalogRegistry", "DirectoryError", "Pin", "resolved"]
-
 # Files described concurrently: two processors are common, and importing also waits for the disk
 DESCRIBING_MAX = 4
 

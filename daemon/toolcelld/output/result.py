@@ -18,9 +18,10 @@ from pydantic_core import to_json
 
 from toolcell._results.json_value import from_json
 from toolcelld.config.resolution.settings import Limits
+from toolcelld.flavours import Notice
 from toolcelld.output.spill import KeptOutput
 from toolcelld.output.spool import SpooledOutput
-from toolcelld.output.truncate import Keep, Notice, Truncated, Truncator, fits
+from toolcelld.output.truncate import Keep, Truncated, Truncator, fits
 from toolcelld.protocol.frames import FrameError
 from toolcelld.protocol.messages import (
     METADATA_BYTES_MAX,

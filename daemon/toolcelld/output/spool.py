@@ -14,9 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toolcell._units import format_bytes
+from toolcelld.flavours import Notice
 from toolcelld.output.spill import KeptOutput, OutputOrigin, SpillStore
 from toolcelld.output.spill_files import Writing
-from toolcelld.output.truncate import BYTES_CEILING, Keep, Notice, Truncated, Truncator
+from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
 
 # Written at once: a switch to the thread takes about a tenth of a millisecond, and writing this much about the same.
 BLOCK_BYTES = 256 * 1024

@@ -19,8 +19,6 @@ from typing import Literal
 
 from toolcelld.flavours import NOTICES, Notice
 
-__all__ = ["BYTES_CEILING", "Keep", "Notice", "Truncated", "Truncator", "fits"]
-
 Keep = Literal["head", "tail", "middle"]
 
 # The limit where the byte limit is off: no body of the protocol is larger.

@@ -41,8 +41,6 @@ from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed, bug
 from toolcelld.pool.worker import Worker
 
-__all__ = ["Lease", "Pool"]
-
 logger = logging.getLogger(__name__)
 
 WAITING_MAX: Final = 4000

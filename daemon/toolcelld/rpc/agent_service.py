@@ -24,8 +24,9 @@ from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld.calls import events
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog import catalog
+from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.problem import Problem
-from toolcelld.catalog.registry import DirectoryError, Pin
+from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import KeptOutput, SpillStore, UnknownOutput

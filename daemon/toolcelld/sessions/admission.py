@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls.functions.hook_run import BoundHook
 from toolcelld.calls.request import Plan
-from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo, shown_path
+from toolcelld.catalog.catalog import Catalog, ToolInfo, shown_path
 from toolcelld.catalog.discovery.sources import BUILTIN
 from toolcelld.catalog.permissions import rule_for
+from toolcelld.catalog.problem import Problem
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.flavours import reads_files
 from toolcelld.policy.cell_spec import CellSpec

@@ -30,7 +30,7 @@ from toolcelld.calls.questions import Questions
 from toolcelld.calls.request import Plan, Request
 from toolcelld.calls.timers import MessageAllowance
 from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.registry import Pin
+from toolcelld.catalog.directory import Pin
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import BadRequest, BugBarrier, Refusal, RefusalReason
 from toolcelld.event_log import OperatorEvent

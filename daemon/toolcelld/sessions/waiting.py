@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toolcelld.catalog.catalog import may_be_in
-from toolcelld.catalog.registry import Pin
+from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.watch import Watch
 from toolcelld.sessions.project_watch import ProjectWatch
 

@@ -28,10 +28,11 @@ from collections.abc import Generator, Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
-from toolcell._authoring.discover import Export, Exports, InvalidArguments
+from toolcell._authoring.discover import Export, Exports
 from toolcell._context.logs import LogHandler
-from toolcell._results.errors import MISFIT
-from toolcell._results.normalise import describe_exception, failure
+from toolcell._results.errors import MISFIT, InvalidArguments
+from toolcell._results.exception_text import describe_exception
+from toolcell._results.normalise import failure
 from toolcelld import titles
 from toolcelld.protocol.frames import Decoder, FrameError, encode
 from toolcelld.protocol.messages import (

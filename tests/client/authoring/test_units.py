@@ -11,9 +11,10 @@ import typer
 
 from toolcell._arguments.parameters import InvalidToolDefinition
 from toolcell._authoring.options import checked
+from toolcell._authoring.tool import Limits
 from toolcell._units import format_bytes, format_seconds, optional, parse_bytes, parse_seconds
 from toolcell.cli._command_line.app import app
-from toolcell.client.limits import Limits, encode_limits
+from toolcell.client.limits import encode_limits
 from toolcelld.config.load import ConfigError, load
 from toolcelld.config.resolution.declaration import DeclarationError, declare
 from toolcelld.program import _parser  # pyright: ignore[reportPrivateUsage]  # the options of the program

@@ -24,7 +24,8 @@ from toolcelld.lifecycle import CallState, WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import Places
 from toolcelld.pool.idle import IdleRow
-from toolcelld.pool.pool import Lease, Pool
+from toolcelld.pool.lease import Lease
+from toolcelld.pool.pool import Pool
 from toolcelld.pool.worker import CallListener, Worker
 from toolcelld.protocol.messages import CallContext
 from toolcelld.sandbox.policy import OPEN, CellLimits

@@ -51,7 +51,8 @@ from toolcell.client import (
     Update,
 )
 from toolcell.client.callbacks import SERVED
-from toolcell.client.forms import NOTIFY, QUESTION
+from toolcell.client.forms import QUESTION
+from toolcell.client.notes import NOTIFY
 
 from .convert import line_of, result_of, tool_of
 from .session import Asked, CopilotConversation, Decide, SessionSettings, origin_of

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from toolcell.client._launch.daemon import Daemon
     from toolcell.client._transport.operator import Operator
 
-__all__ = ["ANSWER_SECONDS", "CommandContext", "daemon", "listener", "no_answer", "operator", "tool_file"]
-
 RETRY_SECONDS: Final = 0.05
 """While the queue of the socket is full."""
 _CREDENTIALS: Final = struct.Struct("3i")  # ucred of <sys/socket.h>: process, user, group

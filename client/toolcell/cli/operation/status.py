@@ -14,9 +14,10 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final
 
 from toolcell import _paths
+from toolcell._paths import ANSWER_SECONDS
 from toolcell._version import VERSION
 from toolcell.cli._ui.answers import print_status
-from toolcell.cli._ui.connect import ANSWER_SECONDS, CommandContext, listener, no_answer
+from toolcell.cli._ui.connect import CommandContext, listener, no_answer
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import record

@@ -32,6 +32,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 STANDARD: Final = (0, 1, 2)
@@ -50,6 +51,7 @@ LIMITS: Final = (
     resource.RLIMIT_STACK,
 )
 """Those that the calls of a tool can meet; each of the kernel's other eight would take its system call for nothing."""
+OWN: Final = (os.PRIO_PROCESS, 0)
 ENVIRONMENT: Final = os.environ
 _getsignal: Callable[[int], Any] = _signal.getsignal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
@@ -195,22 +197,6 @@ def _set_limits(before: tuple[tuple[int, int], ...]) -> None:
         resource.setrlimit(which, limits)
 
 
-def _priority() -> int:
-    return os.getpriority(os.PRIO_PROCESS, 0)
-
-
-def _set_priority(before: int) -> None:
-    os.setpriority(os.PRIO_PROCESS, 0, before)
-
-
-def _processors() -> set[int]:
-    return os.sched_getaffinity(0)
-
-
-def _set_processors(before: set[int]) -> None:
-    os.sched_setaffinity(0, before)
-
-
 def _environment() -> tuple[bool, dict[bytes, bytes]]:
     # Its own dictionary of bytes: decoding each variable would take fifty times as long.
     return os.environ is ENVIRONMENT, dict(ENVIRONMENT._data)  # type: ignore[attr-defined]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType, reportAttributeAccessIssue]
@@ -295,14 +281,6 @@ def _set_root_logger(before: tuple[Any, ...]) -> None:
         handler.setFormatter(formatter)
 
 
-def _locale() -> str:
-    return locale.setlocale(locale.LC_ALL)
-
-
-def _set_locale(before: str) -> None:
-    locale.setlocale(locale.LC_ALL, before)
-
-
 def _places() -> tuple[Any, ...]:
     return (
         sys.path, list(sys.path), sys.argv, list(sys.argv), list(sys.meta_path), list(sys.path_hooks),
@@ -373,16 +351,16 @@ ROWS: Final = (
     Row("standard streams", _open_streams, None),
     Row("file descriptors 0 to 2", _files, None),
     Row("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
-    Row("priority", _priority, _set_priority, certain=False),
+    Row("priority", partial(os.getpriority, *OWN), partial(os.setpriority, *OWN), certain=False),
     Row("directory", _directory, os.chdir, certain=False),
     Row("signal mask", _mask, _set_mask),
     Row("signal handlers", _dispositions, _set_dispositions),
     Row("umask", _umask, os.umask),
     Row("blocking mode of the descriptors", _blocking, _set_blocking),
-    Row("processors", _processors, _set_processors),
+    Row("processors", partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)),
     Row("environment", _environment, _set_environment),
     Row("streams", _shapes, _set_shapes),
-    Row("locale", _locale, _set_locale),
+    Row("locale", partial(locale.setlocale, locale.LC_ALL), partial(locale.setlocale, locale.LC_ALL)),
     Row("warning filters", _filters, _set_filters),
     Row("root logger", _root_logger, _set_root_logger),
     Row("module search path and arguments", _places, _set_places),

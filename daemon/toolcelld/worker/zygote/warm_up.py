@@ -12,7 +12,8 @@ import sys
 from typing import Annotated
 
 from toolcell import Field, ToolContext, ToolError, tool
-from toolcell._authoring.discover import Export, InvalidArguments, exports
+from toolcell._authoring.discover import Export, exports
+from toolcell._results.errors import InvalidArguments
 from toolcelld.protocol.messages import prepare_to_worker
 from toolcelld.sandbox import landlock
 from toolcelld.sandbox.setup import own_places
