@@ -28,6 +28,7 @@ TOOL = """
         time.sleep(seconds)
         return "slept"
 """
+LIMITED = TOOL.replace("@tool", "@tool(timeout=3)")
 LIMIT_SECONDS = 3  # the daemon is stopped sooner, also on a busy machine
 
 
@@ -41,15 +42,19 @@ def stopped(daemon: RunningDaemon) -> Generator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of_the_session", [False, True])
-async def test_a_call_ends_at_its_own_limit_where_the_daemon_is_stopped(
-    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch, of_the_session: bool
+@pytest.mark.parametrize("whose", ["call", "session", "tool", "tool within the call", "configuration"])
+async def test_a_call_ends_at_its_limit_where_the_daemon_is_stopped(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    daemon.tool("nap", TOOL)
+    daemon.tool("nap", LIMITED if "tool" in whose else TOOL)
+    if whose == "configuration":
+        daemon.config.write_text(f"[defaults]\ntimeout = {LIMIT_SECONDS}\n")
+        daemon.reload()
     monkeypatch.setattr(connection, "SILENT_SECONDS", 0.2)
-    limits = {"timeout": LIMIT_SECONDS} if of_the_session else None
+    limits = {"timeout": LIMIT_SECONDS} if whose == "session" else None
+    given = {"call": LIMIT_SECONDS, "tool within the call": 60}.get(whose)
     async with daemon.connect(limits=limits) as session:
-        call = session.call("nap", {"seconds": 60}, timeout=None if of_the_session else LIMIT_SECONDS)
+        call = session.call("nap", {"seconds": 60}, timeout=given)
         async for event in call:
             if isinstance(event, Started):
                 break
@@ -57,7 +62,7 @@ async def test_a_call_ends_at_its_own_limit_where_the_daemon_is_stopped(
             outcome = await call
         assert (outcome.kind, outcome.cause) == (Kind.internal, "connection_lost")
         assert outcome.message.startswith(
-            f"The call's own limit of {LIMIT_SECONDS} s is over, and the daemon does not answer"
+            f"The call's limit of {LIMIT_SECONDS} s is over, and the daemon does not answer"
         )
         assert outcome.side_effects_possible
         assert (await session.call("nap", {"seconds": 0})).text == "slept"  # of the daemon that goes on
@@ -117,8 +122,9 @@ async def test_a_daemon_that_answers_measures_the_limit_itself(
     assert answers == 3
 
 
-async def test_the_command_says_that_the_daemon_is_stopped(daemon: RunningDaemon) -> None:
-    daemon.tool("nap", TOOL)
+@pytest.mark.parametrize("whose", ["call", "tool", "tool within the call"])
+async def test_the_command_says_that_the_daemon_is_stopped(daemon: RunningDaemon, whose: str) -> None:
+    daemon.tool("nap", LIMITED if "tool" in whose else TOOL)
     daemon.describe()
     program = (
         "from toolcell.cli.calls import quick\n"
@@ -126,7 +132,8 @@ async def test_the_command_says_that_the_daemon_is_stopped(daemon: RunningDaemon
         "call.SILENT_SECONDS = 0.2\n"
         "import sys; sys.exit(quick.run(sys.argv[1:]))\n"
     )
-    words = ["--socket", daemon.socket, "call", "nap", "seconds=60", "--timeout", str(LIMIT_SECONDS)]
+    given = {"call": ["--timeout", str(LIMIT_SECONDS)], "tool": []}.get(whose, ["--timeout", "60"])
+    words = ["--socket", daemon.socket, "call", "nap", "seconds=60", *given]
     process = await anyio.open_process([sys.executable, "-c", program, *words], cwd=daemon.project)
     assert process.stderr is not None
     try:
@@ -137,6 +144,6 @@ async def test_the_command_says_that_the_daemon_is_stopped(daemon: RunningDaemon
             with stopped(daemon):
                 said = b"".join([chunk async for chunk in process.stderr])
                 assert await process.wait() == 70
-        assert b"the daemon does not answer" in said
+        assert f"limit of {LIMIT_SECONDS} s is over, and the daemon does not answer".encode() in said
     finally:
         await process.aclose()

@@ -44,6 +44,7 @@ class CallAccepted(Event):
 class CallStarted(Event):
     worker_id: str
     queue_seconds: float
+    timeout_seconds: float  # 0 for none
 
 
 @dataclass(slots=True)

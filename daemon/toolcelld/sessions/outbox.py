@@ -244,8 +244,9 @@ class StartEvents:
     def start(self, call: Call) -> None:
         """Send the Started event of a call whose Accepted event is sent."""
         if (run := call.run) is not None:
+            limit = run.plan.limits.timeout_seconds or 0.0
             self._outbox.put(
-                CallStarted(run.worker.id, run.queue_seconds, call_id=call.id, time=run.begun_at)
+                CallStarted(run.worker.id, run.queue_seconds, limit, call_id=call.id, time=run.begun_at)
             )
 
     def send(self, call_id: str) -> None:

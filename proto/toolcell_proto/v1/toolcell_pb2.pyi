@@ -1202,19 +1202,25 @@ class Started(_message.Message):
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
     QUEUE_SECONDS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """The id of the worker."""
     queue_seconds: _builtins.float
     """How long the call waited for it."""
+    timeout_seconds: _builtins.float
+    """The limit of the tool's run, from now on, time in questions excluded; 0 for none. The daemon measures it: a client needs it
+    where the daemon does not answer any more.
+    """
     def __init__(
         self,
         *,
         worker_id: _builtins.str = ...,
         queue_seconds: _builtins.float = ...,
+        timeout_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_seconds", b"queue_seconds", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_seconds", b"queue_seconds", "timeout_seconds", b"timeout_seconds", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -91,7 +91,7 @@ EVENT: Table = {
         "catalog",
         {2: ("*tools", {1: ("name", "string"), 3: ("input_schema", "bytes")}), 4: ("last", "bool")},
     ),
-    8: ("started", {}),
+    8: ("started", {3: ("timeout_seconds", "double")}),
     9: ("update", {2: ("more", "bool")}),
     10: ("progress", {1: ("done", "double"), 2: ("?total", "double"), 3: ("message", "string")}),
     11: ("metadata", {}),

@@ -117,7 +117,8 @@ class Connection:
     def submit(self, state: CallState, timeout_seconds: float) -> None:
         """Send a call on its way.
 
-        It ends after its own limit or the session's, even where the daemon, which measures it, hangs.
+        It ends after its own limit or the session's, or the tool's once it has started, even where the daemon, which
+        measures them, hangs.
 
         Args:
             state: The call.
@@ -268,6 +269,15 @@ class Connection:
     def _on_acceptance(self, state: CallState, _: pb.Event, __: bytes) -> None:
         state.accepted = True
 
+    def _on_start(self, state: CallState, event: pb.Event, body: bytes) -> None:
+        limit_seconds = event.started.timeout_seconds
+        over_at = asyncio.get_running_loop().time() + limit_seconds
+        if limit_seconds and (state.watch is None or over_at < state.watch.when()):
+            if state.watch is not None:
+                state.watch.cancel()
+            self._doubt_later(state, limit_seconds, limit_seconds)
+        self._on_news(state, event, body)
+
     def _on_ask(self, state: CallState, event: pb.Event, _: bytes) -> None:
         # One that was asked already is put again after a drop, as the daemon cannot know that we have it
         if not state.was_asked(event.ask.ask_id):
@@ -285,6 +295,7 @@ class Connection:
         "outcome": _on_outcome,
         "refused": _on_refusal,
         "accepted": _on_acceptance,
+        "started": _on_start,
         "ask": _on_ask,
         "request": _on_request,
     }  # by the sort of an event of a running call; others are news for the caller, or nothing

@@ -114,7 +114,7 @@ def lost(message: str, reason: str, *, sent: bool) -> Outcome:
 def silent(limit_seconds: float) -> Outcome:
     """The outcome of a call that is past its limit, where the daemon does not answer at all."""
     message = (
-        f"The call's own limit of {limit_seconds:g} s is over, and the daemon does not answer: its process may be stopped. "
+        f"The call's limit of {limit_seconds:g} s is over, and the daemon does not answer: its process may be stopped. "
         "kill -CONT lets it go on, and kill -KILL ends it; the next call starts another."
     )
     return lost(message, "", sent=True)

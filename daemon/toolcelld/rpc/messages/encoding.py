@@ -53,9 +53,12 @@ def encode_event(event: events.Event, wire: pb.Event) -> None:
             ended.more = more
         case events.CallAccepted(queued=queued):
             wire.accepted.queued = queued
-        case events.CallStarted(worker_id=worker_id, queue_seconds=queue_seconds):
+        case events.CallStarted(
+            worker_id=worker_id, queue_seconds=queue_seconds, timeout_seconds=timeout_seconds
+        ):
             wire.started.worker_id = worker_id
             wire.started.queue_seconds = queue_seconds
+            wire.started.timeout_seconds = timeout_seconds
         case events.PartialResult(body=body, more=more):
             wire.update.body = body
             wire.update.more = more

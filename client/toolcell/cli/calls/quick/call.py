@@ -72,6 +72,8 @@ class CallOnLine:
         self._answers = os.isatty(0) and sys.stderr.isatty()  # whether there is a person
         self._questions: list[tuple[str, str, Callable[[str], object]]] = []
         self._line_before = ""
+        self._limit_seconds = 0.0  # the call's own, or that of the tool, whichever is over first
+        self._doubt_at = 0.0  # when it is over, or the daemon is asked again whether it answers; 0 for never
         self._next_redraw = 0.0  # when progress that was held back is drawn; 0 for never
 
     def run(self, directory: str, given: ParsedArguments | None, timeout_seconds: float | None) -> int:
@@ -95,20 +97,21 @@ class CallOnLine:
         message = self._request(given, timeout_seconds)
         self._signals.watch(self._leave)
         self._sent_at = time.monotonic()
-        doubt_at = self._sent_at + timeout_seconds if timeout_seconds is not None else 0.0
+        if timeout_seconds is not None:
+            self._limit(timeout_seconds)
         if self._waiting is not None:
             self._waiting.text = f"{self._plan.tool}: loading"
         self._line.send({"call": message})
         while self._ended is None and self._outcome is None:
-            self._turn(max(0.0, doubt_at - time.monotonic()) if doubt_at else None)
+            self._turn(max(0.0, self._doubt_at - time.monotonic()) if self._doubt_at else None)
             if self._ended is not None or self._outcome is not None:
                 break
             if self._line.ended is not None:
                 self._outcome = _lost(self._line.ended)
-            elif doubt_at and timeout_seconds is not None and time.monotonic() >= doubt_at:
-                doubt_at = time.monotonic() + SILENT_SECONDS
+            elif self._doubt_at and time.monotonic() >= self._doubt_at:
+                self._doubt_at = time.monotonic() + SILENT_SECONDS
                 if not self._line.answers(SILENT_SECONDS):
-                    self._outcome = _silent(timeout_seconds)
+                    self._outcome = _silent(self._limit_seconds)
         self._signals.ended()
         self._line.send({"close": {}})
         self._line.flush()
@@ -176,6 +179,12 @@ class CallOnLine:
             self._next_redraw = 0.0
             self._shown().redraw()
 
+    def _limit(self, seconds: float) -> None:
+        """Doubt that the daemon runs when a limit is over, which the daemon measures; 0 for none."""
+        over_at = time.monotonic() + seconds
+        if seconds and not 0 < self._doubt_at <= over_at:
+            self._limit_seconds, self._doubt_at = seconds, over_at
+
     # What is heard
 
     def _received(self, sort: str, event: Any, body: bytes) -> None:
@@ -197,6 +206,8 @@ class CallOnLine:
         elif sort == "ask":
             self._ask_permission(event.ask)
         elif sort in _NEWS:
+            if sort == "started":
+                self._limit(event.started.timeout_seconds)
             self._end_waiting()
             self._show(sort, event)
 
