@@ -28,6 +28,7 @@ SCHEMA: dict[str, Any] = {
         "side": {"$ref": "#/$defs/Side"},
         "level": {"enum": [1, 2, "high"]},
         "object": {"type": "object"},
+        "rows": {"type": "array", "items": {"type": "array"}},
         "any": {},
     },
     "$defs": {"Side": {"type": "string", "enum": ["buy", "1"]}, "Number": {"type": "integer"}},
@@ -57,6 +58,14 @@ def parsed(*words: str, whole: str | None = None) -> dict[str, Any]:
         (["files=a"], {"files": ["a"]}),
         (["files=a", "files=b"], {"files": ["a", "b"]}),
         (["numbers=1", "numbers=2"], {"numbers": [1, 2]}),
+        (['files=["a", "b"]'], {"files": ["a", "b"]}),
+        (["files=[]"], {"files": []}),
+        (["files=[ab]*.txt"], {"files": ["[ab]*.txt"]}),  # no JSON, so an item
+        (["files=[1]"], {"files": ["[1]"]}),  # no array of texts, so an item
+        (['files=["a"]', "files=b"], {"files": ['["a"]', "b"]}),
+        (["numbers=[1, 2]"], {"numbers": [1, 2]}),
+        (["numbers=" + "[" * 200_000], {"numbers": ["[" * 200_000]}),
+        (["rows=[[1], []]"], {"rows": [[1], []]}),
         (["side=1"], {"side": "1"}),
         (["level=2"], {"level": 2}),
         (["level=high"], {"level": "high"}),

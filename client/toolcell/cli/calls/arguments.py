@@ -72,7 +72,8 @@ def fit(given: ParsedArguments, schema: Schema) -> dict[str, Any]:
         array = next((option for option in options if option.get("type") == "array"), None)
         if array is not None and (len(texts) > 1 or not any("string" in _types(o) for o in options)):
             items = list(_options(_mapping(array.get("items")), schema))
-            arguments[key] = [_fitted(text, items) for text in texts]
+            whole = _array(texts[0], items) if len(texts) == 1 else None
+            arguments[key] = [_fitted(text, items) for text in texts] if whole is None else whole
         elif len(texts) == 1:
             arguments[key] = _fitted(texts[0], options)
         elif not properties:
@@ -107,6 +108,23 @@ def _fitted(text: str, options: Sequence[Schema]) -> Any:
         except (ValueError, RecursionError):
             return text
     return text
+
+
+def _array(text: str, items: Sequence[Schema]) -> list[object] | None:
+    """The array that a text is, as JSON; None for one that is an item, which a text that is no array of texts may be."""
+    if not text.startswith("["):
+        return None
+    import json
+
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list):
+        return None
+    members = cast("list[object]", found)
+    texts = any("string" in _types(option) for option in items)
+    return members if not texts or all(isinstance(member, str) for member in members) else None
 
 
 def _types(option: Schema) -> list[str]:
