@@ -35,6 +35,11 @@ __all__ = [
 
 AUTO: Final[tuple[Enclosure, ...]] = ("strict", "baseline")
 """What `auto` tries, the best first; never silently none."""
+_WEAKER: Final[Mapping[Enclosure, tuple[Enclosure, ...]]] = {
+    "strict": ("baseline", "none"),
+    "baseline": ("none",),
+    "none": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +104,20 @@ def _given(tool: str, access: Access, host: HostCapabilities) -> Enclosure:
     if enclosure is not None:
         return enclosure
     wanted = _wanted(access)[-1]
+    lines = [
+        f"{tool} is to run in the sandbox {wanted}, which this host cannot give: {host.missing(wanted)}",
+        "To see what is missing, and how to get it: toolcell doctor",
+    ]
+    less = [one for one in _WEAKER[wanted] if not host.missing(one)]
     origin = access.origin("enclosure")
-    remedy = (
-        "The file asks for it itself."
-        if origin == "file"
-        else f"No less is allowed: {origin}."
-        if origin == enforced_by("sandbox")
-        else f"To run it with less: {set_command(('tool', tool, 'sandbox'), 'baseline')}   or none"
-    )
-    raise Refusal(
-        RefusalReason.NO_SANDBOX,
-        f"{tool} is to run in the sandbox {wanted}, which this host cannot give: {host.missing(wanted)}\n"
-        f"  To see what is missing, and how to get it: toolcell doctor\n  {remedy}",
-    )
+    if origin == "file":
+        lines.append("The file asks for it itself.")
+    elif origin == enforced_by("sandbox"):
+        lines.append(f"No less is allowed: {origin}.")
+    elif less:
+        command = set_command(("tool", tool, "sandbox"), less[0])
+        lines.append(f"To run it with less: {'   or '.join((command, *less[1:]))}")
+    raise Refusal(RefusalReason.NO_SANDBOX, "\n  ".join(lines))
 
 
 def _needs_grant(tool: str, lacking: Access, access: Access, consent: Consent) -> Refusal:

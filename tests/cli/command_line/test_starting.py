@@ -117,3 +117,20 @@ def test_c_works_as_if_started_there_and_options_stand_everywhere(project: Proje
         assert "hello (local)" in project.run(*words).out
     assert project.run("-C", "nowhere", "tools").code == 2
     assert project.run("tools", "-C", "nowhere", "--json").json("error")["error"]["code"] == "usage"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("descriptors", [64, 96, 127])
+def test_too_few_descriptors_are_said_with_their_number_and_no_sandbox_is_offered(
+    project: Project, descriptors: int
+) -> None:
+    project.run("init")
+    command = f'ulimit -n {descriptors}; exec "$@"'
+    words = [sys.executable, "-P", "-m", "toolcell.cli", "call", "hello", "name=World", "--private"]
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, "sh", *words],
+        cwd=project.directory, env=project.environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert f"it may have {descriptors}, and needs 128 or more (ulimit -n)" in done.stderr
+    assert "config set" not in done.stderr

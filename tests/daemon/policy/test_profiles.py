@@ -156,7 +156,15 @@ def test_auto_is_the_best_that_there_is_and_never_nothing() -> None:
 def test_a_sandbox_that_the_host_cannot_give_is_refused_with_what_is_missing() -> None:
     message = refusal(config(tool={"sandbox": "strict"}), host=BARE).message
     assert "strict, which this host cannot give: unprivileged user namespaces are forbidden" in message
-    assert "toolcell config set tool.t.sandbox baseline" in message
+    assert message.endswith("To run it with less: toolcell config set tool.t.sandbox baseline   or none")
+
+
+@pytest.mark.parametrize(("sandbox", "less"), [("auto", "none"), ("baseline", "none"), ("strict", "none")])
+def test_less_is_what_the_host_can_give_and_no_more_than_was_refused(sandbox: str, less: str) -> None:
+    message = refusal(config(tool={"sandbox": sandbox}), host=NOTHING_AT_ALL).message
+    assert message.endswith(f"To run it with less: toolcell config set tool.t.sandbox {less}")
+    nothing = replace(NOTHING_AT_ALL, none="no descriptors")
+    assert "with less" not in refusal(config(tool={"sandbox": sandbox}), host=nothing).message
 
 
 def test_the_sandbox_is_of_the_tool_then_its_source_then_the_defaults() -> None:
