@@ -80,7 +80,6 @@ async def run(
     """Run a daemon until it is told to stop.
 
     Args:
-        options: The command-line options.
         runtime_directory: Its directory, locked.
         cgroups: The cgroups for its cells, claimed before the zygote was launched, which stays where it was started.
         zygote: The zygote of this interpreter. The caller closes it afterwards.

@@ -101,7 +101,6 @@ def returns_of(function: Callable[..., object], resolve: Callable[[Any], Any]) -
     """What a function returns; None where its annotation says at once that there is nothing to be said.
 
     Args:
-        function: The function of a tool.
         resolve: Makes a type of an annotation, which may be text; called late, and may raise anything.
     """
     annotation = inspect.signature(function).return_annotation

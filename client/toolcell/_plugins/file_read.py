@@ -17,7 +17,6 @@ def make(handler: FileReadHandler, properties: Mapping[str, Any], root: str) -> 
     """Return what runs a tool of this handler.
 
     Args:
-        handler: The handler.
         properties: The properties of the tool's inputSchema.
         root: The directory of the project that the file belongs to; "" is the session's.
 

@@ -48,7 +48,6 @@ def make(handler: HttpHandler, properties: Mapping[str, Any]) -> Strategy:
     """Return what runs a tool of this handler.
 
     Args:
-        handler: The handler.
         properties: The properties of the tool's inputSchema.
 
     Raises:

@@ -41,7 +41,6 @@ def read(content: bytes, directory: str, *, describe: bool) -> Exports:
     """Return the tools of a plugin file, and the problems of those that cannot be used.
 
     Args:
-        content: The file.
         directory: The directory that it is in.
         describe: Whether to check that each tool has a schema.
 

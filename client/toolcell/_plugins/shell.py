@@ -33,7 +33,6 @@ def make(handler: ShellHandler, properties: Mapping[str, Any], root: str) -> Str
     """Return what runs a tool of this handler.
 
     Args:
-        handler: The handler.
         properties: The properties of the tool's inputSchema.
         root: The directory of the project that the file belongs to; "" is the session's.
 

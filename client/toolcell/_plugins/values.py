@@ -37,7 +37,6 @@ def names_of(field: str, template: str, known: Collection[str]) -> list[str]:
 
     Args:
         field: The field that holds the template, for the message.
-        template: The template.
         known: The properties of the tool's inputSchema.
 
     Raises:

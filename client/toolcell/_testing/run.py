@@ -19,11 +19,7 @@ WIDTH = 80
 
 
 def tests_of(directory: str) -> Export:
-    """Return what is called in place of a tool to run its tests.
-
-    Args:
-        directory: That of the tool's file.
-    """
+    """Return what is called in place of a tool to run its tests."""
 
     @tool
     def run_tests(files: list[str], width: int = WIDTH) -> ToolResult:

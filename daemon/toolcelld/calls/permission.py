@@ -39,9 +39,7 @@ class Permission:
     """The question about one call.
 
     Args:
-        call_id: The call.
         plan: Its plan, with the rule.
-        session: Its session.
         decided: Called once, perhaps before `ask` returns: with None if the call may run, else with its ending.
     """
 

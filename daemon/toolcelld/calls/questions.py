@@ -60,9 +60,7 @@ class Questions:
     """The open questions and requests of one call.
 
     Args:
-        call_id: The call.
         tool: What is remembered of "always" is remembered for this name.
-        session: Its session.
         answer: Sends an answer, and the result of a request, to who asked.
         changed: Called when one was opened or closed.
         expired: Called once, with what to say, when they were open for as long as they may be, all together. It closes

@@ -34,8 +34,6 @@ class Request(NamedTuple):
 
         Args:
             session_id: The session, which is told where the client names none of its own.
-            directory: That of the session.
-            worktree: That of the directory.
         """
         return {
             "session_id": self.session_id or session_id,

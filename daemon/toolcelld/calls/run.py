@@ -71,13 +71,7 @@ OVER: Final = "the call has ended"
 
 
 class Run:
-    """A call that a worker has: the `CallListener` of the worker, and the evidence of which the outcome is judged.
-
-    Args:
-        call: the call, which waits.
-        plan: its plan.
-        worker: leased for it.
-    """
+    """A call that a worker has: the `CallListener` of the worker, and the evidence of which the outcome is judged."""
 
     # Defaults of the class, as most calls send a short result and nothing else; a moment that is not reached is zero.
     report: Report | None = None
@@ -417,7 +411,6 @@ class Run:
         """Return the outcome of the run, which is over now.
 
         Args:
-            result: what it returned.
             logs: the printed streams that were cut.
         """
         plan, report, death, stop = self.plan, self.report, self.death, self.wish

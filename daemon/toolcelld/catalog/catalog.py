@@ -140,7 +140,6 @@ def assemble(
     """Build the catalog of a scan.
 
     Args:
-        scan: The files of the directory.
         descriptions: The descriptions that are known so far, by digest of the file.
         previous: The catalog before this one; broken files keep their tools from it. The new catalog has the
             same generation number, which the publisher increments.

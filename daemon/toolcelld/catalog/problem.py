@@ -48,8 +48,6 @@ def unused_in(
     """Yield what of a directory of tools is not run.
 
     Args:
-        place: The directory.
-        entries: Its entries.
         tool_files: The paths in it that are tool files, or have a problem of their own.
         engines: The programs that could run TypeScript here, and are not there; empty if one is.
     """

@@ -98,7 +98,6 @@ class Kept:
         """Note that a worker gets a directory now.
 
         Args:
-            place: The directory.
             source: What asked for it: a tool file, or the directory of a `package.json`.
             content: What the tool file says.
         """

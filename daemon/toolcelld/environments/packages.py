@@ -261,7 +261,6 @@ def read_settings(path: str, opened: Opened = os.open) -> tuple[Setting, ...]:
     """Return the settings of an `.npmrc`, in order; none if it cannot be read.
 
     Args:
-        path: The file.
         opened: As in `read_manifest`.
     """
     try:

@@ -43,9 +43,6 @@ def has_block(content: bytes) -> bool:
 def in_file(content: bytes) -> Requirements:
     """Return what the block of a tool file asks for; nothing where there is no block.
 
-    Args:
-        content: The file's content.
-
     Raises:
         RequirementsError: The block cannot be used.
     """

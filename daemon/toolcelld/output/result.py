@@ -119,7 +119,6 @@ class ResultReader:
 
     Args:
         message: The header of the result.
-        spool: For its text.
         details_spool: Makes the spool for details that are too large for the body.
         limits: The limits on lines and bytes of output.
 

@@ -187,7 +187,6 @@ class SpillStore:
         An output that is deleted meanwhile is read to its end. A caller that may stop early must close the generator.
 
         Args:
-            output: The output.
             start_bytes: Where to begin; 0 by default. Nothing is read beyond the end.
             length_bytes: How much to read; 0, the default, is everything.
 
@@ -204,7 +203,6 @@ class SpillStore:
         """Read lines of an output, in parts as `read`.
 
         Args:
-            output: The output.
             first_line: The first line, counted from 1; 1 by default.
             last_line: The last line, included; 0, the default, is the end.
         """

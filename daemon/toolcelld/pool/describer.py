@@ -28,7 +28,6 @@ class Describer:
         prefork_for: Returns the preforked cells for a cell's specification.
         load_seconds: How long a file may load.
         on_change: Called after every change of a worker's state.
-        make_worker: Makes the workers.
     """
 
     def __init__(

@@ -156,7 +156,6 @@ def _over_limit(worker: Worker, on_too_much: Callable[[Worker, str], object]) ->
     """Return the limit on processes if the worker's cell is over it, else empty.
 
     Args:
-        worker: The worker.
         on_too_much: Called later if its memory is over the limit, because the exact figure is read in a thread.
     """
     limits, processes = worker.spec.limits, worker.cell.processes

@@ -132,7 +132,6 @@ class Pool:
         QUARANTINED, with `StartFailed` when none starts.
 
         Args:
-            row: that of the worker.
             places: those of the session.
             queue_seconds: how long to wait at most; None for ever.
             tool: the tool's name, for `concurrency`.

@@ -44,7 +44,6 @@ async def prepare(daemon: Daemon, directory: str) -> AsyncIterator[pb.PrepareRes
     """Install what the tools of a directory ask for, and tell how it stands with each place.
 
     Args:
-        daemon: The daemon.
         directory: An absolute path.
 
     Raises:

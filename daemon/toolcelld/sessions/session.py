@@ -336,7 +336,6 @@ class Session(Machine[SessionState, SessionEvent]):
         """Tell the calls that wait for a tool file that its packages are being installed, and stop their clocks.
 
         Args:
-            path: The tool file.
             text: What is done; empty when it is done.
         """
         for call in list(self.calls.values()):

@@ -43,7 +43,6 @@ def execute(engine: PythonSetup, plan: Plan) -> NoReturn:
     """Replace this process by the engine; raises `OSError` if that fails.
 
     Args:
-        engine: The engine.
         plan: The cell, with everything put on.
     """
     assert plan.setup is not None

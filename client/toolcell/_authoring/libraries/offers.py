@@ -116,7 +116,6 @@ def is_imported(value: object, module: str) -> bool:
     """Return whether another module holds the object, so that the file only imported it.
 
     Args:
-        value: The object.
         module: The name of the file's own module.
     """
     return any(

@@ -66,7 +66,6 @@ def result_of(outcome: Outcome, tool: ToolInfo | None = None, misfit: str = "") 
     """How a call ended, as the protocol writes it: its content, after the message where it did not end well.
 
     Args:
-        outcome: The outcome.
         tool: The tool, if the host was given its output schema; default: there is none.
         misfit: Why the value does not fit that schema, as the tool's log says; default: it does, or nothing is said.
     """

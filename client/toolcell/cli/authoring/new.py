@@ -212,7 +212,6 @@ def _make(path: str, text: str, beside: Mapping[str, str], *, another: str) -> N
 
     Args:
         path: Where.
-        text: Its text.
         beside: The texts of files of ours in the same directory, by name; those of an older version are replaced.
         another: The command for another name.
 

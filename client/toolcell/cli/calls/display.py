@@ -88,8 +88,6 @@ def tell(
 
     Args:
         terminal: For the rest.
-        call_id: The id of the call.
-        tool: Its tool.
         outcome: How it ended.
         as_json: Whether all of it is one object, on stdout; default: no.
         events: Whether that object is the last of those of its events; default: no.

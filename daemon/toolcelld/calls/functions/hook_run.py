@@ -121,7 +121,6 @@ async def run_hook(
     Args:
         pool: Where its worker is leased.
         places: Those of the session for hooks.
-        bound: The hook.
         function: "before" or "after".
         arguments: JSON, an object.
         context: The facts of the call that it is run for.

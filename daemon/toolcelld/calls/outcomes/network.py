@@ -29,7 +29,6 @@ def explained(
 
     Args:
         tool: Its name.
-        settings: Of the tool.
         policy: Of its cell.
         unreached: The place that its exception is about, as its worker says; None if it is about none.
         refused: What it asked for and may not reach.

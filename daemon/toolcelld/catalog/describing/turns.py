@@ -99,7 +99,6 @@ class Turns:
         """Run work when its turn has come, a second time from its beginning if it was stopped.
 
         Args:
-            directory: The file's.
             work: What is run; it may be cancelled and run again.
         """
         slot = self._slots.ask(directory)

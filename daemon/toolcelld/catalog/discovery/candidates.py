@@ -32,8 +32,6 @@ def candidate_of(place: str, entry: os.DirEntry[str], kinds: Iterable[FileKind])
     Blocks on the file system.
 
     Args:
-        place: The directory.
-        entry: The entry.
         kinds: Those that are looked for, in their order.
     """
     name = entry.name

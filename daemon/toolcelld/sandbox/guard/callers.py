@@ -26,7 +26,6 @@ def base(thread: int, directory: int, path: bytes) -> Generator[int]:
     Args:
         thread: The caller.
         directory: The argument of its call: a descriptor or `HERE`, as the kernel passes it.
-        path: The path.
     """
     number = _signed(directory)
     if path.startswith(b"/"):

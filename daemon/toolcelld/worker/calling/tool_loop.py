@@ -48,7 +48,6 @@ class ToolLoop:
         """Run an awaitable of the tool on the worker's loop in the main thread, so that an abort cancels it.
 
         Args:
-            awaitable: What the tool returned.
             variables: The context variables of its task; a copy of the current ones by default.
         """
         if self._loop is None:

@@ -38,8 +38,6 @@ def install(source: ToolSource, name: str, project: tuple[str, str]) -> importli
     """Install the finders of a tool file; return the spec of its own module.
 
     Args:
-        source: The file.
-        name: The name of its module.
         project: The directory of the project, and that of its environment; both empty for none.
     """
     position = sys.meta_path.index(importlib.machinery.PathFinder)

@@ -27,11 +27,7 @@ def sample(
     number: int = 1,
     part: Annotated[float, Field(ge=0)] = 0.5,
 ) -> str:
-    """Do nothing.
-
-    Args:
-        number: a number
-    """
+    """Do nothing."""
     return f"{text}{number}{part}{context.call_id}"
 
 

@@ -24,7 +24,6 @@ def change(path: str, new: Callable[[str], str], *, make: bool, project: str | N
     """Replace what a file says; whether there was anything to change.
 
     Args:
-        path: The file.
         new: The new text, from the old one; "" where there is no file.
         make: Whether to make the directories that are not there.
         project: The directory of the project that the file belongs to: a new one is readable as others there. Default:
@@ -60,7 +59,6 @@ def opened(directory: str, *, make: bool = False, project: str | None = None) ->
     """Open a directory, for as long as a block lasts.
 
     Args:
-        directory: Its path.
         make: Whether to make what is not there; default: no.
         project: The directory above, below which no link is followed; default: links are followed.
 

@@ -21,9 +21,7 @@ def ask(
     Args:
         address: The path of the daemon's socket.
         token: The token that the daemon wants to see.
-        method: The path of the method.
         request: The request, encoded.
-        answer: The table of its answer.
         seconds: The longest wait; default: 30 seconds.
     """
     import _socket  # `socket` loads selectors and enum
