@@ -304,55 +304,47 @@ class JsonAnswer(JSONResponse):
 
 
 def _handle_errors(app: FastAPI) -> None:
-    """Every error has one shape."""
+    """Have every error answered in one shape."""
 
-    def answer(status: int, reason: str, message: str, remedy: str = "") -> JSONResponse:
-        return JsonAnswer({"error": {"reason": reason, "message": message, "remedy": remedy}}, status)
+    async def answer(_: Request, error: Exception) -> Response:
+        fault = _fault_of(error)
+        return JsonAnswer(fault.body, fault.status, getattr(error, "headers", None))
 
-    @app.exception_handler(_Fault)
-    async def fault(_: Request, error: _Fault) -> Response:
-        return JsonAnswer(error.body, error.status)
+    for kind in (_Fault, NoSession, TooMany, Unavailable, Refused, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, answer)
 
-    @app.exception_handler(NoSession)
-    async def no_session(_: Request, error: NoSession) -> Response:
-        return answer(
-            404, "unknown_session", f"There is no session {error}.", "POST /api/sessions opens one."
-        )
 
-    @app.exception_handler(TooMany)
-    async def too_many(_: Request, __: TooMany) -> Response:
-        return answer(429, "too_many_sessions", f"{SESSIONS_MAX} sessions are open.", "Close one.")
+def _fault_of(error: Exception) -> _Fault:
+    match error:
+        case _Fault():
+            return error
+        case NoSession():
+            opening = "POST /api/sessions opens one."
+            return _Fault(404, "unknown_session", f"There is no session {error}.", opening)
+        case TooMany():
+            return _Fault(429, "too_many_sessions", f"{SESSIONS_MAX} sessions are open.", "Close one.")
+        case Unavailable():
+            return _Fault(503, "unavailable", error.message, error.remedy)
+        case Refused():
+            status = {"NOT_FOUND": 404, "INVALID_ARGUMENT": 422}.get(error.status.name, 503)
+            return _Fault(status, error.code, error.message, error.remedy)
+        case RequestValidationError():
+            return _invalid(error)
+        case HTTPException(status_code=status):
+            reason = {404: "no_route", 405: "method_not_allowed"}.get(status, "invalid_request")
+            return _Fault(status, reason, str(error.detail), "GET /api/openapi.json lists the routes.")
+        case _:
+            raise error
 
-    @app.exception_handler(Unavailable)
-    async def unavailable(_: Request, error: Unavailable) -> Response:
-        return answer(503, "unavailable", error.message, error.remedy)
 
-    @app.exception_handler(Refused)
-    async def refused(_: Request, error: Refused) -> Response:
-        status = {"NOT_FOUND": 404, "INVALID_ARGUMENT": 422}.get(error.status.name, 503)
-        return answer(status, error.code, error.message, error.remedy)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        for fault in error.errors():
-            if fault["type"] == "json_invalid":  # its place is a letter of the body
-                why = fault.get("ctx", {}).get("error", "")
-                message = f"The body is no JSON, at its character {fault['loc'][-1]}: {why}."
-                return answer(
-                    422, "invalid_request", message, "Send an object, as GET /api/openapi.json says."
-                )
-        faults = [
-            f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()
-        ]
-        return answer(
-            422, "invalid_request", "; ".join(faults[:8]), "GET /api/openapi.json says what is expected."
-        )
-
-    @app.exception_handler(HTTPException)
-    async def http(_: Request, error: HTTPException) -> Response:
-        reason = {404: "no_route", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
-        response = answer(
-            error.status_code, reason, str(error.detail), "GET /api/openapi.json lists the routes."
-        )
-        response.headers.update(error.headers or {})
-        return response
+def _invalid(error: RequestValidationError) -> _Fault:
+    faults: list[str] = []
+    for fault in error.errors():
+        if fault["type"] == "json_invalid":  # its place is a letter of the body
+            why = fault.get("ctx", {}).get("error", "")
+            message = f"The body is no JSON, at its character {fault['loc'][-1]}: {why}."
+            return _Fault(422, "invalid_request", message, "Send an object, as GET /api/openapi.json says.")
+        faults.append(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+    return _Fault(
+        422, "invalid_request", "; ".join(faults[:8]), "GET /api/openapi.json says what is expected."
+    )

@@ -6,6 +6,7 @@ The routes below `/api/tools` have the names of QraftBox's document, as in `inpu
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -51,22 +52,8 @@ class Tool(_Documented):
     @classmethod
     def of(cls, info: ToolInfo) -> Tool:
         """From the catalog's."""
-        return cls(
-            name=info.name,
-            description=info.description,
-            source="builtin" if info.source == "builtin" else "plugin",
-            plugin_name=info.plugin or None,
-            input_schema=info.input_schema,
-            scope=info.scope,
-            path=info.path,
-            read_only=info.read_only,
-            destructive=info.destructive,
-            idempotent=info.idempotent,
-            network=info.network,
-            title=info.title,
-            ends_turn=info.ends_turn,
-            output_schema=info.output_schema,
-        )
+        source = "builtin" if info.source == "builtin" else "plugin"
+        return cls(**{**asdict(info), "source": source, "plugin_name": info.plugin or None})
 
 
 class Counts(BaseModel):
