@@ -126,11 +126,11 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self._startup: Startup | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.forks = False  # whether it is a template, which forks a process for each call
-        self._hello_due = False  # from the process of the next call
+        self.is_forking = False  # a template, which still forks the process of the next call
         self._held: tuple[CallMessage, bytes] | None = None  # a call that waits for it
         self._gone: asyncio.Future[bool] | None = None  # whether that of the running call left nothing behind
         self._tmpdirs: TemporaryDirectories | None = None
-        self._tmpdir = ""
+        self.tmpdir = ""  # the path of its own one inside the cell; empty where it has none
         self.egress: Egress | None = None  # where it may reach some hosts only
         self.crash_cause = ""  # the cause of its crash, where its tool caused it
         self.crash_stderr = ""
@@ -151,16 +151,6 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     def keeper_pid(self) -> int:
         """Its keeper's pid; 0 while it starts."""
         return self._cell.processes.keeper_pid if self._cell is not None else 0
-
-    @property
-    def is_forking(self) -> bool:
-        """Whether it is a template that still forks the process of its next call."""
-        return self._hello_due
-
-    @property
-    def tmpdir(self) -> str:
-        """The path of its private temporary directory inside the cell; empty where it has none."""
-        return self._tmpdir
 
     def on_state(self) -> None:
         self._on_change(self)
@@ -246,15 +236,15 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         memory_held = cell.limit(spec.limits)
         if secrets:
             cell.redact(Redactor(secrets.values()))
-        return spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
+        return spec.setup_message(self.tmpdir, secrets, memory_held=memory_held)
 
     def _make_tmpdir(self, tmpdirs: TemporaryDirectories) -> None:
         """Make its temporary directory; a strict cell has a /tmp of its own, which ends with it."""
         match self.spec.policy.enclosure:
             case "strict":
-                self._tmpdir = "/tmp"  # noqa: S108  # of the cell alone
+                self.tmpdir = "/tmp"  # noqa: S108  # of the cell alone
             case "baseline":
-                self._tmpdirs, self._tmpdir = tmpdirs, tmpdirs.make()
+                self._tmpdirs, self.tmpdir = tmpdirs, tmpdirs.make()
             case "none":
                 pass
 
@@ -316,7 +306,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         if self.forks:
             self._gone = cell.loop.create_future()
         message = CallMessage(seq=self.calls, tool=tool, context=context)
-        if self._hello_due:
+        if self.is_forking:
             self._held = message, arguments  # its process has to be known before it can exit
         else:
             cell.channel.send(message, arguments)
@@ -359,14 +349,14 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self._on_imported(frame)
         elif kind == "gone" and self._gone is not None:
             self._on_gone(frame, self._gone)
-        elif kind == "hello" and self._hello_due:
+        elif kind == "hello" and self.is_forking:
             self._on_forked()
         elif self.listener is not None:
             self.listener.on_frame(frame)
         elif self._startup is not None:
             self._startup.on_frame(self.cell, frame)
             if self._startup.forks and self.spec.fresh and not self.forks:
-                self.forks = self._hello_due = True
+                self.forks = self.is_forking = True
 
     def _on_imported(self, frame: Frame) -> None:
         try:
@@ -389,11 +379,11 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         else:
             # Now: the next frame can be of the next process.
             gone.set_result(self.cell.processes.is_forked_gone())
-            self._hello_due = True
+            self.is_forking = True
 
     def _on_forked(self) -> None:
         """Take the process of the next call, and send the call that waits for it."""
-        self._hello_due = False
+        self.is_forking = False
         self.cell.processes.take_forked()
         if (held := self._held) is not None:
             self._held = None
@@ -440,7 +430,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         if self.egress is not None:
             self.egress.close()
         if self._tmpdirs is not None:
-            self._tmpdirs.remove(self._tmpdir)
+            self._tmpdirs.remove(self.tmpdir)
         self.fire(WorkerEvent.EXIT)
         if self.listener is not None:
             self.listener.on_death(cell_exit)

@@ -35,7 +35,7 @@ class Abortable:
         self._channel.setblocking(False)
         self._received = b""
         self._highest_aborted = -1
-        self._reason = ""
+        self.reason = ""  # of the last abort
         self._sequence: int | None = None
         self._inside = False
         self._hold_depth = 0
@@ -63,7 +63,7 @@ class Abortable:
         self._announce = announce
         self._sequence = sequence
         if sequence <= self._highest_aborted:
-            announce(self._reason)
+            announce(self.reason)
             return False
         return True
 
@@ -95,11 +95,6 @@ class Abortable:
                 self._pending = False
                 self._deliver()
 
-    @property
-    def reason(self) -> str:
-        """The reason of the last abort."""
-        return self._reason
-
     def _on_signal(self, *_: object) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while received := self._channel.recv(4096):
@@ -111,13 +106,13 @@ class Abortable:
                 break
             reason, self._received = self._received[HEAD.size : end], self._received[end:]
             if number > self._highest_aborted:
-                self._highest_aborted, self._reason = number, reason.decode(errors="replace")
+                self._highest_aborted, self.reason = number, reason.decode(errors="replace")
         self._deliver_pending()
 
     def _deliver_pending(self) -> None:
         """Deliver the abort of the running call, if there is one."""
         if self._sequence is not None and self._sequence <= self._highest_aborted and not self.delivered:
-            self._announce(self._reason)
+            self._announce(self.reason)
             self._deliver()
 
     def _deliver(self) -> None:
@@ -129,4 +124,4 @@ class Abortable:
         elif self._inside:
             self._inside = False
             self.delivered = True
-            raise Aborted(self._reason)
+            raise Aborted(self.reason)
