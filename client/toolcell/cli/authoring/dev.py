@@ -25,9 +25,9 @@ from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.cli.calls.arguments import ParsedArguments, fit, read
-from toolcell.cli.calls.call import asking, file_of, services, shown, started, tool_of
+from toolcell.cli.calls.call import file_of, session_of, started, tool_of, watched
 from toolcell.cli.calls.display import tell
-from toolcell.client import Call, Catalog, Problem, Session, connect
+from toolcell.client import Call, Catalog, Problem, Session
 from toolcell.client._launch.daemon import Daemon
 from toolcell.client._transport.operator import operate
 from toolcell.client.catalog import ToolInfo
@@ -117,16 +117,7 @@ async def dev(context: CommandContext, options: DevOptions) -> Exit:
     changed = asyncio.Event()
     async with (
         daemon(context, only=() if file is None else (file,)) as found,
-        connect(
-            found.socket,
-            agent="cli",
-            directory=".",
-            ask=asking(terminal, options.allow_all),
-            services=services(terminal),
-            on_catalog=lambda _: changed.set(),
-            daemon="running",
-            linger=0,
-        ) as session,
+        session_of(found, terminal, options.allow_all, on_catalog=lambda _: changed.set()) as session,
         _end_of(found) as ended,
     ):
         before: Snapshot | None = None
@@ -212,11 +203,7 @@ async def _until_changed(
 
 
 async def _show(context: CommandContext, terminal: Terminal, running: Call) -> None:
-    show = shown(terminal, running)
-    async for event in running:
-        show(event)
-    outcome = await running
-    terminal.clear()
+    outcome = await watched(terminal, running)
     tell(terminal, running.id, running.tool, outcome, events=context.as_json)
 
 

@@ -23,8 +23,8 @@ from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.prose import columns_of, fitted
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import LOADING, Terminal
-from toolcell.cli.calls.call import asking, file_of, interrupts, services, shown, started, wait_for_catalog
-from toolcell.client import Catalog, Kind, Outcome, Session, connect
+from toolcell.cli.calls.call import file_of, interrupts, session_of, started, wait_for_catalog, watched
+from toolcell.client import Catalog, Kind, Outcome, Session
 from toolcell.client._launch.daemon import Daemon
 
 COUNTS: Final = ("passed", "failed", "skipped")
@@ -128,15 +128,7 @@ async def test(
     async with (
         terminal.waiting(LOADING) as waiting,
         daemon(context, only=only, tests=True) as found,
-        connect(
-            found.socket,
-            agent="cli",
-            directory=".",
-            daemon="running",
-            linger=0,
-            ask=asking(terminal, allow_all),
-            services=services(terminal),
-        ) as session,
+        session_of(found, terminal, allow_all) as session,
     ):
         await wait_for_catalog(found, session)
         waiting.end()
@@ -204,11 +196,7 @@ async def _run(
     name = tested.tool(session.catalog)
     arguments = {"files": list(tested.tests), "width": columns_of(sys.stdout)}
     with interrupts(terminal, found, lambda: started(session, name, arguments, timeout_seconds)) as running:
-        show = shown(terminal, running)
-        async for event in running:
-            show(event)
-        outcome = await running
-    terminal.clear()
+        outcome = await watched(terminal, running)
     return _Done(tested, name, running.id, outcome)
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -42,6 +42,7 @@ from toolcell.client import (
     Catalog,
     Event,
     Log,
+    Outcome,
     Progress,
     Question,
     Session,
@@ -56,7 +57,6 @@ from toolcell.client.forms import QUESTION
 from toolcell.client.notes import NOTIFY
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-LINGER_SECONDS = 0.0  # the call ends with this process
 LISTED_SECONDS_MAX = 2.0  # for a tool that is being loaded; the daemon waits longer
 ABORT = "agent.abort"
 
@@ -88,8 +88,10 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
             context, private=options.private, shared=not (options.private or only), only=only
         ) as selected_daemon,
     ):
-        ask = asking(terminal, options.allow_all)
-        async with _session(selected_daemon, options.session, terminal, ask, at_once=file is None) as session:
+        at_once = file is None
+        async with _session(
+            selected_daemon, options.session, terminal, options.allow_all, at_once=at_once
+        ) as session:
             name = options.tool if file is None else tool_of(file, export, session.catalog)
             if name not in (await session.described(LISTED_SECONDS_MAX, tool=name)).tools:
                 await wait_for_catalog(selected_daemon, session)
@@ -129,23 +131,14 @@ async def _session(
     selected_daemon: Daemon,
     name: str | None,
     terminal: Terminal,
-    ask: Callable[[Ask], Any] | None,
+    allow_all: bool,
     *,
     at_once: bool,
 ) -> AsyncGenerator[Session]:
     """A session for one call, or the one that is kept under a name."""
     with keep(selected_daemon.socket, name) if name is not None else nullcontext() as kept:
-        async with connect(
-            selected_daemon.socket,
-            agent="cli",
-            directory=".",
-            resume=kept.token if kept is not None else None,
-            ask=ask,
-            services=services(terminal),
-            daemon="running",
-            linger=KEPT_SECONDS if kept is not None else LINGER_SECONDS,
-            at_once=at_once,
-        ) as session:
+        of_name = {"resume": kept.token, "linger": KEPT_SECONDS} if kept is not None else {}
+        async with session_of(selected_daemon, terminal, allow_all, at_once=at_once, **of_name) as session:
             if kept is not None:
                 session.detach()
                 if not kept.store(session.resume_token):
@@ -153,6 +146,20 @@ async def _session(
                     terminal.note(f"{name}: a new session; {minutes}.\n")
                 await session.reload()  # a session keeps the code that it has begun with
             yield session
+
+
+def session_of(
+    selected_daemon: Daemon, terminal: Terminal, allow_all: bool, **more: Any
+) -> AbstractAsyncContextManager[Session]:
+    """A session of this command, which ends with it; `more` are other arguments of `connect`."""
+    return connect(
+        selected_daemon.socket,
+        agent="cli",
+        daemon="running",
+        ask=asking(terminal, allow_all),
+        services=services(terminal),
+        **{"linger": 0.0} | more,
+    )
 
 
 def file_of(tool: str) -> tuple[str | None, str]:
@@ -208,6 +215,16 @@ def shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
                 pass
 
     return show
+
+
+async def watched(terminal: Terminal, running: Call) -> Outcome:
+    """Show a call to a person until it has ended."""
+    show = shown(terminal, running)
+    async for event in running:
+        show(event)
+    outcome = await running
+    terminal.clear()
+    return outcome
 
 
 def _events_shown(running: Call) -> Callable[[Event], None]:
