@@ -151,3 +151,71 @@ def test_a_command_that_a_message_names_mends_what_it_is_about(project: Project,
     done = project.run(*(case.works or case.fails), env=environment)
     assert done.code == 0, done
     assert case.says not in done.out + done.err
+
+
+def written(project: Project, source: str, code: str) -> None:
+    """Write `t.py` into the user's directory of tools, or that of the project."""
+    place = project.tools if source == "project" else project.home / ".config" / "toolcell" / "tools"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "t.py").write_text(code)
+
+
+NEXT = re.compile(r"^ *(?:Then: )?(toolcell (?:config set|trust) .*)$", re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["user", "project", "trusted"])
+def test_a_variable_that_an_import_wants_is_given_by_the_commands_that_explain_names(
+    project: Project, source: str
+) -> None:
+    written(
+        project,
+        "user" if source == "user" else "project",
+        f"import os\nMINE = os.environ['MINE']\n{plain('return MINE')}",
+    )
+    environment = {"MINE": "of the daemon"}
+    if source == "trusted":
+        assert project.run("trust", "--yes", env=environment).code == 0
+    failed = project.run("check", env=environment)
+    assert failed.code != 0
+    (explain,) = re.findall(r"toolcell (explain .*)", failed.out)
+    explained = project.run(*shlex.split(explain), env=environment)
+    commands = NEXT.findall(explained.out)
+    assert len(commands) == (1 if source == "user" else 2), explained
+    for command in commands:
+        if " trust " in command and source == "trusted":
+            asked = project.run("trust", "--show", env=environment).out
+            assert "t.py asks for more than when" in asked
+            assert ".toolcell/tools/t.py: the variable MINE" in asked
+        words = shlex.split(command)[1:]
+        done = project.run(*words, *(["--yes"] if words[0] == "trust" else []), env=environment)
+        assert done.code == 0, (command, done)
+    assert project.run("check", env=environment).code == 0
+    assert project.run(*CALL, env=environment).out == "of the daemon\n"
+
+
+AT_IMPORT = {
+    "file": ("open('t.log', 'a').write('x')", "t.log cannot be written"),
+    "directory": ("import os; os.makedirs('data', exist_ok=True)", "data cannot be written"),
+    "database": ("import sqlite3; sqlite3.connect('t.db').execute('create table a (b)')", "A database cannot be written"),
+}  # fmt: skip
+"""What an import writes, and what is said of it."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", AT_IMPORT)
+def test_what_an_import_cannot_write_is_written_in_the_function_or_below_the_temporary_directory(
+    project: Project, case: str
+) -> None:
+    code, says = AT_IMPORT[case]
+    written(project, "project", f"{code}\n{HELLO}")
+    failed = project.run("check")
+    assert failed.code != 0
+    assert f"{says} while a file is loaded to see its tools. Write it in the function of a tool" in failed.out
+    assert "toolcell" not in failed.out.partition("broken")[2]  # no command would allow it
+    inside = plain(f"{code}; return 'hello'")
+    below = f"import os, tempfile\nos.chdir(tempfile.gettempdir())\n{code}\n{HELLO}"
+    for moved in (inside, below):
+        written(project, "project", moved)
+        assert project.run("check").code == 0, moved
+        assert project.run(*CALL).out == "hello\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.daemons import RunningDaemon, renewed, running_daemon
@@ -141,29 +142,31 @@ async def test_a_script_is_described_and_loaded_in_the_root_of_its_project(
 
 
 TOOL = "\n@tool\ndef t() -> str:\n    return 'ok'\n"
-LOADED_WITHOUT = (
-    "A file is loaded to see its tools without the right to write, without a network, and without"
-)
+LOADED = "while a file is loaded to see its tools"
+UNWRITTEN = f"cannot be written {LOADED}. Write it in the function of a tool, or below tempfile.gettempdir()."
+UNCONNECTED = f"There is no network {LOADED}. Connect in the function of a tool."
 REFUSED = {
     "variable": (
         "import os\nKEY = os.environ['MY_API_KEY']",
         "KeyError: 'MY_API_KEY'",
         "has no variable MY_API_KEY. To see which rule says so: toolcell explain t MY_API_KEY",
     ),
-    "log": (
-        "import logging\nlogging.basicConfig(filename='tool.log')",
-        "OSError: [Errno 30] Read-only file system",
-        "tool.log is not open for this to the cell of this tool. To see which rule says so: toolcell explain t /",
-    ),
-    "directory": (
-        "import os\nos.mkdir('data')",
-        "OSError: [Errno 30]",
-        "data is not open for this to the cell",
-    ),
-    "database": (
+    "file": ("open('tool.log', 'a')", "OSError: [Errno 30] Read-only file system", f"tool.log {UNWRITTEN}"),
+    "directory": ("import os\nos.mkdir('data')", "OSError: [Errno 30]", f"data {UNWRITTEN}"),
+    "path": (
         "import pathlib\npathlib.Path('data.db').touch()",
         "OSError: [Errno 30]",
-        "data.db is not open for this to the cell",
+        f"data.db {UNWRITTEN}",
+    ),
+    "database": (
+        "import sqlite3\nsqlite3.connect('data.db')",
+        "OperationalError: unable to open database file",
+        f"A database {UNWRITTEN}",
+    ),
+    "wrapped write": (
+        "import os\ntry:\n    os.makedirs('a/b')\nexcept OSError as error:\n    raise RuntimeError('no cache') from error",
+        "RuntimeError: no cache",
+        f"a {UNWRITTEN}",
     ),
     "home": (
         "import os, pathlib\n(pathlib.Path(os.environ['HOME']) / '.name').read_text()",
@@ -173,12 +176,12 @@ REFUSED = {
     "network": (
         "import urllib.request\nurllib.request.urlopen('http://api.example.com/')",
         "URLError",
-        "has no network. To see which rule says so: toolcell explain t api.example.com",
+        UNCONNECTED,
     ),
     "connection": (
         "import socket\nsocket.create_connection(('192.0.2.7', 5432))",
         "OSError",
-        "has no network. To see which rule says so: toolcell explain t 192.0.2.7:5432",
+        UNCONNECTED,
     ),
     "input": ("NAME = input('name? ')", "EOFError", "has no terminal to read from"),
     "getpass": ("import getpass\ngetpass.getpass()", "EOFError", "has no terminal to read from"),
@@ -219,11 +222,54 @@ async def test_what_the_cell_refuses_at_the_import_is_named_as_in_a_call(
     first, *rest = message.splitlines()
     assert raised in first
     assert said in "\n".join(rest)
-    assert LOADED_WITHOUT in rest[-1]
     async with daemon.connect() as session:
         refused = await session.call("t")
     assert (refused.kind, refused.cause) == (Kind.REFUSED, "broken_tool")
     assert said in refused.message
+
+
+LOGS = """
+import logging, logging.config, logging.handlers
+from toolcell import tool
+
+{}
+LOGGER = logging.getLogger("of the file")
+LOGGER.setLevel("INFO")
+LOGGER.info("loaded")
+
+@tool
+def t() -> str:
+    LOGGER.info("called")
+    return open("tool.log").read()
+"""
+HANDLERS = {
+    "basic": "logging.basicConfig(filename='tool.log')",
+    "handler": "logging.getLogger().addHandler(logging.FileHandler('tool.log', 'a', 'utf-8'))",
+    "rotating": "logging.getLogger().addHandler(logging.handlers.RotatingFileHandler('tool.log', maxBytes=9_999, backupCount=1))",
+    "configured": "logging.config.dictConfig({'version': 1, 'handlers': {'f': {'class': 'logging.FileHandler', 'filename': 'tool.log'}}, 'root': {'handlers': ['f']}})",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+async def test_a_file_that_logs_into_a_file_is_described_without_it_and_logs_in_its_calls(
+    daemon: RunningDaemon, handler: str, sandbox: str
+) -> None:
+    configure(daemon, sandbox)
+    daemon.tool("t", LOGS.format(HANDLERS[handler]))
+    async with daemon.connect() as session:
+        assert not session.catalog.problems
+        assert (daemon.project / "tool.log").exists() is (sandbox == "none")
+        written = (await session.call("t")).check().text
+    assert [line.rpartition(":")[2] for line in written.splitlines()][-2:] == ["loaded", "called"]
+
+
+async def test_a_log_file_that_cannot_be_for_another_reason_is_a_fault_of_the_file(
+    daemon: RunningDaemon,
+) -> None:
+    daemon.tool("t", LOGS.format("logging.basicConfig(filename='absent/tool.log')"))
+    assert "No such file or directory" in await problems(daemon)
 
 
 @pytest.mark.slow
@@ -246,12 +292,42 @@ async def test_files_of_other_libraries_and_packages_are_told_the_same(
     assert "has no variable MY_API_KEY." in await problems(daemon)
 
 
+OF_SCRIPTS = {
+    "file": ("fs.appendFileSync('t.log', 'x')", "t.log cannot be written"),
+    "directory": ("fs.mkdirSync('data')", "data cannot be written"),
+    "wrapped": ("try { fs.mkdirSync('data') } catch (cause) { throw new Error('no cache', { cause }) }", "data cannot be written"),
+    "request": ("await fetch('http://api.example.com/')", "There is no network"),
+    "own": ("fs.readFileSync('absent')", ""),
+    "thrown": ("throw null", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sandbox", SANDBOXES)
+async def test_what_a_script_cannot_do_at_the_import_is_said_with_where_it_can(
+    of_engine: RunningDaemon, sandbox: str
+) -> None:
+    with renewed(of_engine):
+        configure(of_engine, sandbox)
+        for name, (code, _) in OF_SCRIPTS.items():
+            export = "export default { description: 'T', args: {}, execute: async () => 'ok' }"
+            (of_engine.project / ".toolcell/tools" / f"{name}.ts").write_text(
+                f'import fs from "node:fs"\n{code}\n{export}\n'
+            )
+        async with of_engine.connect() as session:
+            found = {Path(problem.path).stem: problem.message for problem in session.catalog.problems}
+        for name, (_, says) in OF_SCRIPTS.items():
+            if sandbox != "none":
+                assert (f"{says} {LOADED}" in found[name]) is bool(says), found[name]
+            else:
+                assert LOADED not in found.get(name, "")
+
+
 @pytest.mark.parametrize("case", OWN_FAULTS)
 async def test_a_fault_of_the_file_s_own_has_no_word_about_the_cell(daemon: RunningDaemon, case: str) -> None:
     daemon.tool("t", f"from toolcell import tool\n{OWN_FAULTS[case]}\n{TOOL}")
     message = await problems(daemon)
     assert "cell" not in message
-    assert LOADED_WITHOUT not in message
+    assert LOADED not in message
 
 
 async def test_what_a_file_prints_at_the_import_is_a_remark_and_it_works(daemon: RunningDaemon) -> None:

@@ -156,6 +156,18 @@ class Ruleset:
         file = tool.file
         return access.asked(self.config, tool.name, declare(tool.declared), file.source, file.asked)
 
+    def asked_at_import(self, file: ToolFile) -> Access:
+        """Return what a file would get beyond that while it is loaded to see its tools, as a tool that is called like it."""
+        return access.asked(self.config, file.stem, declare({}), file.source, file.asked)
+
+    def shown_of(self, file: ToolFile) -> Access:
+        """Return what was shown of all tools of a file and of its import; nothing where it is not trusted."""
+        trusted = self.trusts.of(file)
+        if trusted is None:
+            return NOTHING
+        own = trusted.shown(file, "") or NOTHING
+        return replace(trusted.together(file), profile=own.profile)
+
     def settings(self, tool: ToolInfo) -> Settings:
         """Return the settings that hold for a tool."""
         return self._resolved(tool.name, tool.declared, tool.file, self.consent(tool))
@@ -268,9 +280,12 @@ class Ruleset:
         if self._needs_no_trust(file):
             consent = Consent(Standing.FULL, self._most_without_trust(file))
         else:
-            trust = self.trusts.of(file)
-            most = {**most_of(NOTHING if trust is None else trust.together(file)), "env": ()}
-            consent = replace(consent, standing=Standing.CHANGED if trusted else consent.standing, most=most)
+            shown = self.shown_of(file)
+            if trusted:
+                as_shown = not self.asked_at_import(file).lacking(shown)
+                standing = Standing.FULL if as_shown else Standing.CHANGED
+                consent = replace(consent, standing=standing)
+            consent = replace(consent, most=most_of(shown))
         settings = self._resolved(file.stem, {"secrets": [*self.config.secrets]}, file, consent)
         file = file if trusted else _without_programs(file)
         # What it reads and imports of its project, its calls may read, too, also in one that is not trusted.

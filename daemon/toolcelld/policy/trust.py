@@ -45,7 +45,7 @@ class Trusted:
     Attributes:
         directory: Its directory, resolved.
         tools: What was shown of each tool, as `access.asked` returns it, by the file's path relative to the directory, and
-            the tool's name. A file that could not be described has an entry with an empty name.
+            the tool's name. With an empty name each file has an entry of its own: what its import gets.
         python: The interpreter that was shown; empty for Toolcell's own.
         programs: The directories of programs that were shown.
         pins: The digests of its files; empty if the trust is in any code.

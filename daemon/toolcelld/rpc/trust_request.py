@@ -15,14 +15,15 @@ from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.discovery.sources import PROJECT, PROJECT_PLUGINS, ToolFile, project_directory
 from toolcelld.config.remedies import set_command
-from toolcelld.config.resolution.access import NOTHING
+from toolcelld.config.resolution.access import Access, in_words
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import project_places
+from toolcelld.policy.consent import grant_command
 from toolcelld.policy.interpreters import environment_of
 from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Trusted, digest_of
+from toolcelld.policy.trust import Trusted, digest_of, most_of
 from toolcelld.rpc.messages.encoding import encode_problem, timestamp
 
 
@@ -100,7 +101,7 @@ class TrustRequest:
             programs=first.programs if first is not None else (),
             pins=frozenset(file.digest for file in self.files) if pinned else frozenset[str](),
         )
-        shown = {(trusted.path_of(file), ""): NOTHING for file in self.files}
+        shown = {(trusted.path_of(file), ""): self.ruleset.asked_at_import(file) for file in self.files}
         shown |= {(trusted.path_of(tool.file), tool.name): self.ruleset.asked(tool) for tool in self.tools}
         places = tuple(
             os.path.join(self.catalog.directory, place) for place in (*project_places(), PROJECT_PLUGINS)
@@ -136,14 +137,34 @@ class TrustRequest:
     @property
     def _state(self) -> str:
         state = self.ruleset.trusts.state(self.catalog.directory, self.files)
-        if state != "untrusted" and any(self.ruleset.consent(tool).why for tool in self.tools):
+        if state != "untrusted" and (
+            any(self.ruleset.consent(tool).why for tool in self.tools) or any(map(self._more_of, self.files))
+        ):
             return "changed"
         return state
 
+    def _more_of(self, file: ToolFile) -> Access:
+        """What the import of a file gets that neither it nor a tool of it was shown with."""
+        return self.ruleset.asked_at_import(file).lacking(self.ruleset.shown_of(file))
+
     def _file_asks(self, file: ToolFile) -> pb.FileAsks:
         consent = self.ruleset.consent_to_file(file)
-        gets = environment_of(file, self.ruleset.root_of(file), found=True)
-        return pb.FileAsks(path=file.path, why=consent.why, command=consent.command, gets=gets)
+        of_tools = Access.of(
+            ("tools", most_of(self.ruleset.asked(tool)), True)
+            for tool in self.tools
+            if tool.file.path == file.path
+        )
+        gets = [
+            *environment_of(file, self.ruleset.root_of(file), found=True),
+            *in_words(self.ruleset.asked_at_import(file).lacking(of_tools)),
+        ]
+        why, command = consent.why, consent.command
+        if not why and self._more_of(file):
+            why = (
+                f"{os.path.basename(file.path)} asks for more than when {self.catalog.directory} was trusted"
+            )
+            command = grant_command(file)
+        return pb.FileAsks(path=file.path, why=why, command=command, gets=gets)
 
     def _asks(self, tool: ToolInfo, known: Trusted | None) -> pb.ToolAsks:
         consent = self.ruleset.with_held(self.ruleset.consent(tool), tool.file, tool)

@@ -71,6 +71,7 @@ from toolcelld.worker.calling.tool_loop import ToolLoop
 from toolcelld.worker.channel import DaemonChannel
 from toolcelld.worker.loading.imports import ImportedFiles
 from toolcelld.worker.loading.loader import Broken, ToolSource, description_of, helpers_of, load
+from toolcelld.worker.loading.log_files import without_log_files
 from toolcelld.worker.loading.traceback_text import traceback_text
 from toolcelld.worker.template.leftovers import Leftovers
 from toolcelld.worker.template.process import FINISHED, Template
@@ -229,9 +230,11 @@ class _Worker:
         traces = (
             ImportTraces(leftovers) if message.fork and self._plan.can_scope else contextlib.nullcontext()
         )
+        unwritten = message.describe and cell.policy.enclosure != "none"
+        logs = without_log_files() if unwritten else contextlib.nullcontext()
         self.abortable.begin(LOADING, lambda _: None)
         try:
-            with self.abortable, traces, _working_in(cell.imported_in, self._directory):
+            with self.abortable, traces, logs, _working_in(cell.imported_in, self._directory):
                 exported = load(source, describe=message.describe, project=(cell.project, prefix))
                 answer = description_of(exported, helpers_of(source)) if message.describe else NOT_DESCRIBED
         except Broken as broken:

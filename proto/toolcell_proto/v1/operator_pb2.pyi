@@ -1585,7 +1585,7 @@ class GetTrustResponse(_message.Message):
 
     @_builtins.property
     def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___FileAsks]:
-        """The files of it whose packages, interpreter or programs wait for trust."""
+        """The files of it that get more than their tools: packages, an interpreter, programs, or something for their import."""
 
     def __init__(
         self,
@@ -1629,7 +1629,7 @@ class FileAsks(_message.Message):
     """The command that shows and grants it."""
     @_builtins.property
     def gets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What it gets, for display: packages, the interpreter, programs."""
+        """What it gets, for display: packages, the interpreter, programs, and what its import gets by rules with its name."""
 
     def __init__(
         self,

@@ -190,7 +190,8 @@ def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
             of_files.setdefault(", ".join(it.gets), []).append(os.path.relpath(it.path, asked.directory))
     given += [(f"{', '.join(paths)}:", gets) for gets, paths in of_files.items()]
     if any(value for _, value in given):
-        yield "Once it is trusted, its tools also get:"
+        whole = asked.state in ("trusted", "pinned")
+        yield "Its tools also get:" if whole else "Once it is trusted, its tools also get:"
         yield from (f"  {clean(what)} {clean(value)}" for what, value in given if value)
     if asked.problems:
         yield "Not known, because they could not be described:"

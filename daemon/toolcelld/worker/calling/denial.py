@@ -18,6 +18,8 @@ from toolcelld.sandbox.guard.names import protected_name
 from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.worker.calling.unreached import makes_unix_socket, unreached
 
+_SQLITE_READONLY: Final = 8  # from sqlite3.h
+_SQLITE_CANTOPEN: Final = 14
 _WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
 CAUSES_MAX: Final = 8
 VARIABLE_LETTERS_MAX: Final = 64
@@ -30,10 +32,12 @@ _NO_LOCKS: Final = (
     "The sandbox baseline has no shared memory, and so no locks, queues and pools of processes of multiprocessing. "
     "Use threads, or programs; the sandbox strict has it."
 )
-_DESCRIBING: Final = (
-    "A file is loaded to see its tools without the right to write, without a network, and without the variables that they "
-    "ask for: do this in the function of a tool, or write below tempfile.gettempdir()."
+_WHILE_LOADED: Final = "while a file is loaded to see its tools"
+_IN_FUNCTION: Final = f"That is for the function of a tool: {_WHILE_LOADED} there is nobody to ask."
+_UNWRITTEN: Final = (
+    f"cannot be written {_WHILE_LOADED}. Write it in the function of a tool, or below tempfile.gettempdir()."
 )
+_UNCONNECTED: Final = f"There is no network {_WHILE_LOADED}. Connect in the function of a tool."
 
 
 def denial(
@@ -46,31 +50,28 @@ def denial(
         tool: The name of the tool.
         policy: What the cell may access.
         directory: The directory of the call; paths below it are shown, others shortened to their last part.
-        describing: Whether the file was loaded to see its tools, with less than their calls have; False by default. The
-            daemon explains the network of a call itself.
+        describing: Whether the file was loaded to see its tools, which can neither write nor connect, whatever their
+            calls can; False by default. The daemon explains the network of a call itself.
     """
-    text = _denial(error, tool, policy, directory)
-    if describing and not text and policy.enclosure != "none" and (place := unreached(error)) is not None:
-        text = f"The cell of this tool has no network. {_command(tool, place or 'HOST')}"
-    return f"{text}\n{_DESCRIBING}" if text and describing else text
-
-
-def _denial(error: BaseException, tool: str, policy: SandboxPolicy, directory: str) -> str:
     for cause in _chain(error):
         if name := _variable(cause):
             return f"The cell of this tool has no variable {name}. {_command(tool, name)}"
         if text := _terminal(cause):
-            return text
+            return f"{text} {_IN_FUNCTION}" if describing else text
     if policy.enclosure == "none":
         return ""
     for cause in _chain(error):
-        if isinstance(cause, OSError) and (text := _of_one(cause, tool, policy, directory)):
+        if isinstance(cause, OSError) and (
+            text := _of_one(cause, tool, policy, directory, describing=describing)
+        ):
             return text
+        if describing and _is_unwritten_database(cause):
+            return f"A database {_UNWRITTEN}"
         if isinstance(cause, EOFError) and _passed(
             cause, "managers.py"
         ):  # the process of the manager has the cause
             return _NO_UNIX_SOCKET
-    return ""
+    return _UNCONNECTED if describing and unreached(error) is not None else ""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -82,7 +83,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or current.__context__
 
 
-def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) -> str:
+def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str, *, describing: bool) -> str:
     names = [name for name in (error.filename, error.filename2) if isinstance(name, str) and name]
     if not names and any(map(makes_unix_socket, _frames(error))):
         return _NO_UNIX_SOCKET
@@ -96,6 +97,8 @@ def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) ->
             place = _around(path, policy.protected) or protected_name(path, policy)
             if place or not _around(path, policy.writable):
                 shown = redacted(path, (directory,))
+                if describing and (error.errno == errno.EROFS or _around(path, policy.readable)):
+                    return f"{shown} {_UNWRITTEN}"
                 why = "is protected" if place else "is not open for this to the cell of this tool"
                 return f"{shown} {why}. {_command(tool, _subject(path, shown))}"
         elif (
@@ -107,6 +110,12 @@ def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) ->
             shown = redacted(path, (directory,))
             return f"{shown} is hidden from the cell of this tool. {_command(tool, _subject(path, shown))}"
     return ""
+
+
+def _is_unwritten_database(error: BaseException) -> bool:
+    """Whether SQLite could not make or write a file; a module of another implementation has its numbers, too."""
+    code: object = getattr(error, "sqlite_errorcode", None)
+    return isinstance(code, int) and code & 0xFF in (_SQLITE_READONLY, _SQLITE_CANTOPEN)
 
 
 def _passed(error: BaseException, module: str) -> bool:

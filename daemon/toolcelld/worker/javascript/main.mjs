@@ -11,7 +11,7 @@ import { absenceOf } from "./absence.mjs";
 import { brokenBy } from "./broken.mjs";
 import { Call, Denied, deferred } from "./call.mjs";
 import { receive, receiveAborts, send } from "./channel.mjs";
-import { fieldsOf } from "./failures.mjs";
+import { fieldsOf, refusedAtImport } from "./failures.mjs";
 import * as leftovers from "./leftovers.mjs";
 import { importFile, imported } from "./modules.mjs";
 import { ProcessState } from "./process_state.mjs";
@@ -137,7 +137,10 @@ class Worker {
             send({ type: "loaded", layers: this.#layers }, answer);
         } catch (error) {
             fs.writeSync(2, `${traceOf(error)}\n`);
-            send(advised(brokenBy(error, path, content.toString()), path, content.toString()), NOTHING);
+            const broken = advised(brokenBy(error, path, content.toString()), path, content.toString());
+            const refused = describe ? refusedAtImport(error, this.#enclosure) : "";
+            if (refused) broken.message += `\n${refused}`;
+            send(broken, NOTHING);
         }
     }
 
