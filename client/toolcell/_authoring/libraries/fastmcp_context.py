@@ -12,6 +12,21 @@ from typing import Any, Final, cast
 from toolcell._context.context import ToolContext
 from toolcell._results.errors import Denied, ToolError
 
+__all__ = [
+    "CURRENT",
+    "AcceptedElicitation",
+    "CancelledElicitation",
+    "Context",
+    "CurrentContext",
+    "DeclinedElicitation",
+    "Dependency",
+    "Depends",
+    "Progress",
+    "get_access_token",
+    "get_context",
+    "get_http_headers",
+]
+
 CURRENT: ContextVar[Context] = ContextVar("context")
 """The context of the call that runs."""
 STATES: dict[str, dict[str, Any]] = {}

@@ -21,6 +21,8 @@ from toolcell._authoring.libraries.fastmcp_values import Inert, as_result
 from toolcell._authoring.libraries.offers import Offer
 from toolcell._context.context import ToolContext
 
+__all__ = ["FastMCP", "FunctionTool", "read", "tool"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 CONTEXT = "_toolcell_context"
 HINTS = {

@@ -12,6 +12,8 @@ from toolcell._results.content import Link
 from toolcell._results.content import ToolResult as OwnResult
 from toolcell._results.mcp_content import is_blocks, text_or_file
 
+__all__ = ["BLOCKS", "Audio", "File", "Image", "Inert", "ToolAnnotations", "ToolResult", "as_result"]
+
 
 class _Media:
     """Bytes of a file or of memory, with their format."""
