@@ -36,6 +36,7 @@ OTHER_NAMES: Final = "|".join(sorted({*AGENTS_THAT_READ, *get_args(FlavourName),
 A_NAME: Final = re.compile(rf"(?<![a-z])(?:{OTHER_NAMES}|\.atomic)(?![a-z])", re.IGNORECASE)
 NAME_TABLE: Final = "daemon/toolcelld/flavours.py"
 NAMES_OF_OTHERS: Final = {
+    "client/toolcell/_servers/connection.py": "the key of a page of a list, which MCP calls a cursor",
     "daemon/toolcelld/config/protected.py": "the default of a list of file names that the configuration has",
     "daemon/toolcelld/config/reference.py": "the text of the reference, which names what is always protected",
 }

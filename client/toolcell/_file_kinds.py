@@ -8,6 +8,7 @@ has by the name in `loader`:
 
     module   the worker runs the file as a Python module: `toolcelld.worker.loading.loader`
     plugin   the worker reads the file, which has no code: `toolcell._plugins.load`, called by the same module
+    server   the worker starts the program that the file names, and asks it: `toolcell._servers.load`, called by the same module
     engine   the cell executes an engine, and the worker written for it: `toolcelld/worker/javascript`
 """
 
@@ -19,12 +20,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 __all__ = [
-    "JAVASCRIPT", "KINDS", "PLUGIN", "PYTHON", "TESTS", "TYPESCRIPT",
+    "JAVASCRIPT", "KINDS", "PLUGIN", "PYTHON", "SERVER", "TESTS", "TYPESCRIPT",
     "FileKind", "Loader", "Place", "is_package", "is_test", "kind_of", "listed", "needs_engine", "tested_by", "tests_of", "tool_stem",
 ]  # fmt: skip
 
-Loader: TypeAlias = Literal["module", "plugin", "engine"]
-Place: TypeAlias = Literal["tools", "plugins"]
+Loader: TypeAlias = Literal["module", "plugin", "server", "engine"]
+Place: TypeAlias = Literal["tools", "plugins", "configuration"]
 
 TESTS: Final = "tests"
 """The directory beside tool files that has their tests, and no tools."""
@@ -40,7 +41,8 @@ class FileKind:
         language: Its name in messages.
         suffixes: What the names of its files end with; new files get the first.
         loader: Which module turns a file into tools.
-        place: The directories that are searched for it: those of tools, or those of plugins.
+        place: The directories that are searched for it: those of tools, or those of plugins. None is searched for one of
+            the configuration, whose files are entries there.
         package: The stem of the file that makes a directory one tool file, such as "index"; empty for none.
         links_packages: Whether that directory may be a symbolic link. Default: False.
         excluded: Endings of names that have a suffix of the kind and are no tool files.
@@ -109,8 +111,11 @@ JAVASCRIPT: Final = replace(TYPESCRIPT, language="JavaScript", suffixes=(".js", 
 PLUGIN: Final = FileKind(
     "JSON", (".json",), "plugin", place="plugins", renaming="", looked_for='entries of "tools"'
 )
+SERVER: Final = FileKind(
+    "MCP", (".mcp",), "server", place="configuration", renaming="", looked_for="an answer to tools/list"
+)
 
-KINDS: Final = (PYTHON, TYPESCRIPT, JAVASCRIPT, PLUGIN)
+KINDS: Final = (PYTHON, TYPESCRIPT, JAVASCRIPT, PLUGIN, SERVER)
 """In the order in which an entry of a directory is tried."""
 BY_SUFFIX: Final = {suffix: kind for kind in KINDS for suffix in kind.suffixes}
 _SUFFIXES_OF_TOOLS: Final = tuple(

@@ -132,7 +132,7 @@ class Installations:
         avoid = project_directories(manifest.directory, paths.home)  # it gets the credentials of the registry
         for lock in manifest.locks:
             try:
-                return lock, find_manager(lock.engine, path, paths.home, avoid)
+                return lock, find_manager(lock.engine, path, paths.home, avoid, locked=bool(lock.content))
             except PackagesError as error:
                 failures.append(f"{os.path.join(manifest.directory, lock.name)}: {error}")
         raise PackagesError("\n".join(failures))
@@ -161,7 +161,7 @@ class Installations:
             try:
                 await asyncio.to_thread(_lay_out, work, manifest, lock)
                 environment = self._host_paths.environment
-                registries = registries_for(environment, lock.content, manifest.settings)
+                registries = registries_for(environment, lock.content or manifest.content, manifest.settings)
                 await self._run(work, manager, registries)
                 await asyncio.to_thread(_publish, work, self._host_paths.packages, manifest.key(lock))
             except OSError as error:
@@ -228,6 +228,8 @@ def _lay_out(work: str, manifest: Manifest, lock: Lock) -> None:
         os.makedirs(os.path.join(work, name), mode=0o700)
     project = os.path.join(work, PLACES[0])
     for name, content in ((MANIFEST, manifest.content), (lock.name, lock.content)):
+        if not content:
+            continue  # npm makes it
         with open(os.path.join(project, name), "xb") as file:
             file.write(content)
 

@@ -383,7 +383,7 @@ class Run:
         elif stop is None:
             reusable = clean and (gone or not self.plan.spec.fresh)
             self._give_back(WorkerEvent.DONE if reusable else WorkerEvent.SPENT)
-        elif clean and self.plan.spec.serial:
+        elif clean and self.plan.spec.serial and not self.plan.spec.is_server:
             self._give_back(WorkerEvent.SETTLED)
         else:
             worker.cell.end()
@@ -445,6 +445,7 @@ class Run:
                     refused=self.refused,
                     attempts=self.attempts,
                     question_seconds=self.questions.seconds_max or 0.0 if self.questions is not None else 0.0,
+                    server=plan.spec.file.source if plan.spec.is_server else "",
                 )
             )
         used = report or death  # the usage that was reported: by the worker, else by its keeper

@@ -27,7 +27,7 @@ ENCLOSURES: Final = ("none", "baseline", "auto", "strict")
 """The sandboxes, the weakest first."""
 TRUSTS: Final = ("all", *get_args(Trust)[:2])
 """The modes of trust, the loosest first."""
-OF_CODE: Final = ("directory", "files", "python", "programs", "runtime")
+OF_CODE: Final = ("directory", "files", "mcp", "python", "programs", "runtime")
 """What of a source says which code its tools are."""
 BUILT_IN: Final = ("project", "user", *PACKS)
 

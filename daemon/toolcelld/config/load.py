@@ -81,6 +81,13 @@ TABLES = frozenset(
     {"secrets", "profile", "source", "tool", "hooks"}
 )  # their keys are names, and each name has a table
 
+OF_DIRECTORIES = ("directory", "files", "python", "programs", "runtime")
+"""Keys of a source that say where its tool files are, and what runs them."""
+OF_SERVERS = frozenset(
+    {"share", "tools", "read_only", "timeout", "memory", "processes", "open_files", "file_size", "disk"}
+)
+"""Keys of a source that is an MCP server."""
+
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOOL_PATTERN = re.compile(r"[A-Za-z0-9_\-*?\[\]!]{1,128}")
 
@@ -266,11 +273,8 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
     sources = dict(config.sources)
     for name, section in file.source.items():
         sources[name] = _merged(sources.get(name, SourceSection.default()), section)
-        if not (sources[name].directory or sources[name].files) and name not in BUILT_IN_SOURCES:
-            near = _nearest(name, BUILT_IN_SOURCES)
-            raise ConfigError(
-                path, [Mistake(f"source.{name}", "", f'has no directory; add directory = "/…"{near}')]
-            )
+        if mistakes := [*_merged_mistakes(name, sources[name])]:
+            raise ConfigError(path, mistakes)
     return replace(
         config,
         daemon=_merged(config.daemon, file.daemon),
@@ -289,6 +293,29 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
         permissions=(*config.permissions, *file.permissions.items()),
         files=(*config.files, path),
     )
+
+
+def _merged_mistakes(name: str, section: SourceSection) -> Iterator[Mistake]:
+    """Yield what is wrong with a source that several files say something about."""
+    if section.mcp:
+        for key in OF_DIRECTORIES:
+            if getattr(section, key):
+                remedy = (
+                    "is for tool files, and this source is an MCP server; give them a source of their own"
+                )
+                yield Mistake(dotted(("source", name, key)), "", remedy)
+        return
+    said = {
+        info.alias or key
+        for key, info in SourceSection.model_fields.items()
+        if key in section.model_fields_set
+    }
+    for key in sorted(said & OF_SERVERS):
+        yield Mistake(dotted(("source", name, key)), "", 'is for an MCP server; add mcp = ["PROGRAM", …]')
+    if not (section.directory or section.files) and name not in BUILT_IN_SOURCES:
+        near = _nearest(name, BUILT_IN_SOURCES)
+        remedy = f'has no directory; add directory = "/…"{near}'
+        yield Mistake(f"source.{name}", "", remedy)
 
 
 def _merged_each(lower: Mapping[str, SectionT], upper: Mapping[str, SectionT]) -> dict[str, SectionT]:
@@ -310,6 +337,9 @@ def _source_mistakes(file: ConfigFile) -> Iterator[Mistake]:
         if name in BUILT_IN_SOURCES and section.files:
             remedy = f"cannot be listed in {name}; give your files a source of their own: [source.NAME]"
             yield Mistake(dotted(("source", name, "files")), "", remedy)
+        if name in BUILT_IN_SOURCES and section.mcp:
+            remedy = f"cannot be in {name}; give your server a source of its own: [source.NAME]"
+            yield Mistake(dotted(("source", name, "mcp")), "", remedy)
         if not _SOURCE_NAME.fullmatch(name) or name in {"local", "global"}:
             remedy = "cannot be a source's name; take letters, digits, - and _, and neither local nor global"
             yield Mistake(dotted(("source", name)), "", remedy)

@@ -48,6 +48,7 @@ __all__ = [
     "RecordsSection",
     "SecretSection",
     "Section",
+    "Share",
     "SourceSection",
     "SpillSection",
     "ToolSection",
@@ -58,6 +59,7 @@ __all__ = [
 Isolation = Literal["worker", "session", "call"]
 Keep = Literal["head", "tail", "middle"]
 Trust = Literal["confined", "ask", "all"]
+Share = Literal["project", "user", "session"]
 PackName = Literal["builtin", "squad"]
 PACKS: tuple[PackName, ...] = get_args(PackName)
 """The packs of tools that ship with Toolcell; each is a source of that name."""
@@ -370,8 +372,25 @@ class MetricsSection(Section):
 LISTED_MAX = 64  # files that a source lists; the directory of each is hashed and watched
 
 
+def _mcp_command(value: object) -> tuple[str, ...]:
+    words = strings("words of a command")(value)
+    if not words:
+        raise ValueError('names no program; write ["PROGRAM", "ARGUMENT", …]')
+    if len(words) > WORDS_MAX or any(
+        "\0" in word or len(word.encode(errors="replace")) > WORD_BYTES_MAX for word in words
+    ):
+        raise ValueError(
+            f"is no command: it has at most {WORDS_MAX} words of {WORD_BYTES_MAX} bytes, without NUL"
+        )
+    return words
+
+
+WORDS_MAX = 256  # of the command of a server; the longest that was seen has thirty
+WORD_BYTES_MAX = 4096  # as of a path
+
+
 class SourceSection(Section):
-    """[source.NAME]: a directory of tools, its interpreter, and what passes through to its tools."""
+    """[source.NAME]: a directory of tools or an MCP server, its interpreter, and what passes through to its tools."""
 
     directory: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     files: Annotated[
@@ -390,6 +409,19 @@ class SourceSection(Section):
     # The higher hides the lower: 4 for `project`, 2 for `user`, 1 for others
     priority: Priority | None = None
     pinned: StrictBool = False  # whether no source that is not pinned hides its tools
+    # An MCP server that is spoken to on stdio, in place of a directory; the keys below are of one alone.
+    mcp: Annotated[tuple[str, ...], BeforeValidator(_mcp_command)] = ()
+    share: Share = "project"  # the sessions that have one process in common
+    tools: Annotated[
+        tuple[str, ...], BeforeValidator(strings("names of tools")), Field(max_length=RULES_MAX)
+    ] = ()
+    read_only: StrictBool = False
+    timeout_seconds: SecondsLimit = Field(default=None, alias="timeout")
+    memory_bytes: BytesLimit = Field(default=None, alias="memory")
+    processes: CountLimit = None
+    open_files: OpenFilesLimit = None
+    file_size_bytes: BytesLimit = Field(default=None, alias="file_size")
+    disk_bytes: BytesLimit = Field(default=None, alias="disk")
 
 
 class EnvironmentsSection(Section):

@@ -62,7 +62,7 @@ class PackagesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock file."""
+    """A lock file. One without content is made by the installation, and is then kept beside what it is of."""
 
     name: str
     content: bytes
@@ -147,6 +147,18 @@ def read_manifest(directory: str, opened: Opened) -> Manifest | None:
     return Manifest(directory, content, locks, read_settings(os.path.join(directory, SETTINGS), opened))
 
 
+def manifest_of_packages(directory: str, packages: Collection[str]) -> Manifest:
+    """Return a manifest that asks for packages, for which the installation makes the lock.
+
+    Args:
+        directory: What asks for them, for messages.
+        packages: Each as NAME@VERSION.
+    """
+    asked = {name: version for name, _, version in (package.rpartition("@") for package in packages)}
+    content = json.dumps({"private": True, "dependencies": asked}, sort_keys=True).encode()
+    return Manifest(directory, content, (Lock("package-lock.json", b""),))
+
+
 def _without_lock(directory: str) -> str:
     for name, manager in FOREIGN.items():
         if os.path.lexists(os.path.join(directory, name)):
@@ -226,7 +238,9 @@ def _keys(directory: str, facts: tuple[tuple[str | int, ...], ...], opened: Open
     return ()
 
 
-def find_manager(engine: EngineName, path: str, home: str, avoid: Collection[str] = ()) -> Manager:
+def find_manager(
+    engine: EngineName, path: str, home: str, avoid: Collection[str] = (), *, locked: bool = True
+) -> Manager:
     """Return the program that installs from the lock files of an engine.
 
     Args:
@@ -234,24 +248,27 @@ def find_manager(engine: EngineName, path: str, home: str, avoid: Collection[str
         path: As in `find_engine`.
         home: As in `find_engine`.
         avoid: As in `find_engine`.
+        locked: Whether there is a lock file, which is the default. Else the program resolves what is asked for, and
+            writes one.
 
     Raises:
         PackagesError: It is not there.
     """
     found = find_engine(engine, path, home, avoid)
+    options = OPTIONS[engine] if locked else ("install", *OPTIONS[engine][1:])
     if engine == "bun":
         if found is None:
             raise PackagesError(
                 "bun installs from it, and is not on PATH.\n  To install it: npm install --global bun"
             )
-        return Manager("bun", (found.program, *OPTIONS[engine]), (found.program,))
+        return Manager("bun", (found.program, *options), (found.program,))
     if found is not None:
         here = os.path.dirname(found.program)
         for place in NPM_PLACES:
             script = os.path.realpath(os.path.join(here, place, NPM))
             if os.path.isfile(script) and not fault_of(script, home, avoid):
                 package = os.path.dirname(os.path.dirname(script))
-                return Manager("npm", (found.program, script, *OPTIONS[engine]), (found.program, package))
+                return Manager("npm", (found.program, script, *options), (found.program, package))
     raise PackagesError(
         "npm installs from it, and is not beside a node on PATH.\n  It comes with node 24 or later."
     )

@@ -57,6 +57,11 @@ class CellSpec:
         )
         object.__setattr__(self, "hashed", hash(key))
 
+    @property
+    def is_server(self) -> bool:
+        """Whether its worker has an MCP server beside it, whose processes stay between calls."""
+        return self.file.share is not None
+
     def __hash__(self) -> int:
         return self.hashed
 

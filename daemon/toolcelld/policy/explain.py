@@ -97,6 +97,9 @@ def summary(permit: Permit) -> Iterator[Explanation]:
     if (engine := spec.file.engine) is not None:
         yield _setting("engine", f"{engine.name}, {engine.program}", f"[source.{spec.file.source}] runtime")
         return
+    if spec.is_server:
+        yield _setting("server", f"one for each {spec.file.share}", f"[source.{spec.file.source}] share")
+        return
     yield _setting("interpreter", spec.file.python or "Toolcell's own", f"[source.{spec.file.source}] python")
 
 
@@ -150,16 +153,22 @@ def _path(permit: Permit, path: str, subject: str) -> Explanation:
             f"read_only = true, {settings.origin('read_only')}",
             ""
             if settings.origin("read_only") == "file"
-            else set_command(("tool", permit.tool.name, "read_only"), False),
+            else set_command((*_table(permit), "read_only"), False),
         )
     return Explanation("path", subject, True, "read, not write", _origin(permit, by))
+
+
+def _table(permit: Permit) -> tuple[str, str]:
+    """Return the table of the configuration that grants something to a tool: all tools of a server have what it has."""
+    file = permit.tool.file
+    return ("tool", permit.tool.name) if file.share is None else ("source", file.source)
 
 
 def _profile_with(permit: Permit, key: str, place: str) -> str:
     lines = (
         f"In {CONFIG_FILE}:\n"
         f"  [profile.mine]\n  {key} = [{_quoted(place)}]\n"
-        f'  [{dotted(("tool", permit.tool.name))}]\n  sandbox = "mine"\n'
+        f'  [{dotted(_table(permit))}]\n  sandbox = "mine"\n'
         "Then: toolcell reload"
     )
     if permit.tool.file.source != PROJECT:
@@ -168,7 +177,7 @@ def _profile_with(permit: Permit, key: str, place: str) -> str:
 
 
 def _host(permit: Permit, subject: str) -> Explanation:
-    policy, access, name = permit.spec.policy, permit.settings.access, permit.tool.name
+    policy, access = permit.spec.policy, permit.settings.access
     rule = f"network, {access.origin('network')}"
     if policy.network == "open":
         return Explanation("host", subject, True, "connect", rule)
@@ -187,7 +196,7 @@ def _host(permit: Permit, subject: str) -> Explanation:
         need = f"@tool(network={json.dumps(hosts)})"
         remedy = f"Ask for it in the tool's file, {need}, then:\n  {grant_command(permit.tool.file)}"
     else:
-        remedy = set_command(("tool", name, "network"), hosts)
+        remedy = set_command((*_table(permit), "network"), hosts)
     return Explanation("host", subject, False, "not connect", rule, remedy)
 
 
@@ -211,7 +220,7 @@ def _program(permit: Permit, subject: str) -> Explanation:
 
 
 def _variable(permit: Permit, subject: str) -> Explanation:
-    spec, access, name = permit.spec, permit.settings.access, permit.tool.name
+    spec, access = permit.spec, permit.settings.access
     if any(subject == secret for secret, _ in spec.secrets.places):
         rule = f"secrets, {access.origin('secrets', subject)}"
         return Explanation("variable", subject, True, "read", rule)
@@ -223,7 +232,7 @@ def _variable(permit: Permit, subject: str) -> Explanation:
         return Explanation(
             "variable", subject, False, "not read", "it is granted, and the daemon does not have it"
         )
-    remedy = set_command(("tool", name, "env"), [*access.env, subject])
+    remedy = set_command((*_table(permit), "env"), [*access.env, subject])
     if spec.file.source == PROJECT:
         remedy += f"\nThen: {grant_command(permit.tool.file)}"
     return Explanation("variable", subject, False, "not read", rule, remedy)

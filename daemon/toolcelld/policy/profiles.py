@@ -67,7 +67,12 @@ def _wanted(access: Access) -> tuple[Enclosure, ...]:
 
 
 def policy_of(
-    tool: str, file: ToolFile, settings: Settings, consent: Consent, project: Project, host_paths: HostPaths
+    tool: str,
+    file: ToolFile,
+    settings: Settings,
+    consent: Consent,
+    project: Project | None,
+    host_paths: HostPaths,
 ) -> SandboxPolicy:
     """The policy for the calls of a tool. Raises `Refusal`."""
     access = settings.access
@@ -150,7 +155,8 @@ def _policy(
         read_only = True
     network, given = access.network, access.writable
     hosts = () if WHOLE in network else network
-    place = () if is_below(host_paths.home, file.directory) else (Place(file.directory, 0, 0),)
+    entry = file.share is not None or is_below(host_paths.home, file.directory)
+    place = () if entry else (Place(file.directory, 0, 0),)
     held = (*place, *(project.held if project is not None else ()))
     work = (
         *((project.directory,) if project is not None else ()),
@@ -165,7 +171,8 @@ def _policy(
         if not any(is_below(it.path, path) for path in given)
     ]
     readable = (
-        # The worker gets the content of its file. A file that lies in the home directory does not open that directory.
+        # The worker gets the content of its file. A file that lies in the home directory does not open that directory, and
+        # the entry of a server lies nowhere.
         *(it.path for it in place),
         *file.programs,
         *access.readable,

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
+from toolcelld.catalog.discovery.servers import with_packages
 from toolcelld.catalog.discovery.sources import (
     PROJECT,
     Source,
@@ -35,8 +36,11 @@ from toolcelld.config.resolution.access import NOTHING, Access, in_words
 from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
 from toolcelld.config.resolution.layers import Says, Standing
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, lower, resolve
-from toolcelld.config.schema import LimitKeys
+from toolcelld.config.schema import LimitKeys, SourceSection
+from toolcelld.environments.engine import find_engine
 from toolcelld.environments.interpreter import Interpreter
+from toolcelld.environments.packages import INSTALLED, manifest_of_packages
+from toolcelld.environments.programs import project_directories
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import FLAVOURS, MARKERS, project_places
@@ -56,6 +60,22 @@ __all__ = ["Permit", "Ruleset", "secret_missing", "switched_off"]
 PRESETS = {flavour.name: Preset(flavour.name, flavour.presets) for flavour in FLAVOURS}
 OF_CELLS = tuple(field.name for field in fields(CellLimits) if field.name in KEYS.values())
 """The limits that a cell is built with; a call under lower ones needs a cell of its own kind."""
+OF_SERVERS = frozenset(
+    {
+        "network",
+        "secrets",
+        "read_only",
+        "timeout_seconds",
+        "memory_bytes",
+        "processes",
+        "open_files",
+        "file_size_bytes",
+        "disk_bytes",
+    }
+)
+"""What the source of an MCP server says of its cell and its calls, as the file of a tool does."""
+HINTS = frozenset({"read_only"})
+"""What a server only hints at: it holds for none of its tools, as all have one cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +88,12 @@ class Permit:
     consent: Consent = COMPLETE  # what of it waits for trust
 
     def cell(self, session_id: str, limits: Limits) -> CellSpec:
-        """The cell for a call of a session, under the limits that it lowers."""
+        """The cell for a call of a session, under the limits that it lowers.
+
+        That of a server is built for all calls; lower limits of one are held to while it runs.
+        """
+        if self.spec.is_server:
+            return replace(self.spec, owner=session_id) if self.spec.file.share == "session" else self.spec
         serial = self.settings.isolation == "session"
         if not serial and all(getattr(limits, name) is None for name in OF_CELLS):
             return self.spec
@@ -125,7 +150,7 @@ class Ruleset:
         if tool is not None:
             lacking = self.asked(tool).lacking(self._shown(tool) or NOTHING)
             held += in_words(lacking)
-            limits = self._resolved(tool.name, tool.declared, file, consent).held
+            limits = self._resolved(tool.name, self._declared(tool), file, consent).held
             held += (f"{key} {value}" for key, value in limits.items())
         if consent.standing is Standing.UNTRUSTED:
             # What a project only happens to have is news where the file was loaded with it, and its calls are not.
@@ -170,7 +195,19 @@ class Ruleset:
 
     def settings(self, tool: ToolInfo) -> Settings:
         """Return the settings that hold for a tool."""
-        return self._resolved(tool.name, tool.declared, tool.file, self.consent(tool))
+        return self._resolved(tool.name, self._declared(tool), tool.file, self.consent(tool))
+
+    def _declared(self, tool: ToolInfo) -> Mapping[str, object]:
+        """Return what decides about a tool beside the configuration's rules: its file, or the source of its server."""
+        if tool.file.share is None:
+            return tool.declared
+        hints = {key: value for key, value in tool.declared.items() if key not in HINTS}
+        return {**hints, **self._of_source(tool.file)}
+
+    def _of_source(self, file: ToolFile) -> Mapping[str, object]:
+        """Return what the source of a server says, as the file of a tool would declare it."""
+        section = self.config.sources.get(file.source, SourceSection.default())
+        return section.model_dump(include={*OF_SERVERS}, by_alias=True, exclude_unset=True)
 
     def _resolved(
         self, name: str, declared: Mapping[str, object], file: ToolFile, consent: Consent
@@ -188,7 +225,7 @@ class Ruleset:
         consent = self.consent(tool)
         if not self._needs_no_trust(file) and (fault := self._fault(file, project)):
             consent = Consent(Standing.UNTRUSTED, most_of(NOTHING), fault, grant_command(file))
-        settings = self._resolved(name, tool.declared, file, consent)
+        settings = self._resolved(name, self._declared(tool), file, consent)
         if (taken_out := self.disabled.get(name)) is not None:
             raise Refusal(RefusalReason.DISABLED, str(taken_out))
         if not settings.enabled:
@@ -197,9 +234,13 @@ class Ruleset:
         if not trusted and self.config.trust == "ask":
             raise _untrusted(name, consent)
         file = file if trusted else _without_programs(file)
+        if file.share is not None:
+            settings = self._shared(name, file, settings)
+        held, directory = self._place(file, project, directory)
         root = file.project or project.directory
         interpreter = self._interpreter(file, root, trusted=trusted)
-        policy = policy_of(name, file, settings, consent, project, self.host_paths)
+        policy = policy_of(name, file, settings, consent, held, self.host_paths)
+        file, policy = self._with_scripts(file, policy)
         secrets = settings.access.secrets
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
@@ -211,12 +252,38 @@ class Ruleset:
         spec = self._spec(file, directory, settings, policy, interpreter, trusted=trusted)
         spec = replace(
             spec,
-            imported_in=_import_directory(file, policy),
-            project=project.directory,
+            imported_in="" if file.share is not None else _import_directory(file, policy),
+            project=held.directory if held is not None else "",
             fresh=settings.isolation == "call",
+            serial=file.share is not None,
             tests=self.config.tests,
         )
         return Permit(tool, settings, spec, consent)
+
+    def _place(self, file: ToolFile, project: Project, directory: str) -> tuple[Project | None, str]:
+        """Return the project of the calls of a file, and where they run: for a shared server the same for all sessions."""
+        if file.share == "user":
+            return None, "/"
+        if file.share != "project" or directory == file.project:
+            return project, directory
+        try:
+            return self.find_project(file.project), file.project
+        except OSError as error:
+            raise Refusal(
+                RefusalReason.BROKEN_TOOL, f"{file.project} cannot be read: {error.strerror}"
+            ) from error
+
+    def _shared(self, name: str, file: ToolFile, settings: Settings) -> Settings:
+        """Return the settings of a server's tool. Raises `Refusal` where it would need a cell other than that of its server."""
+        server = self._resolved(file.stem, self._of_source(file), file, COMPLETE)
+        if (settings.access, _of_cell(settings.limits)) != (server.access, _of_cell(server.limits)):
+            raise Refusal(
+                RefusalReason.NEEDS_GRANT,
+                f"{name} is a tool of the MCP server {file.stem}, whose tools have one cell, and a rule by its name gives it another.\n"
+                f"  Say it of the server, in [source.{file.source}] of {CONFIG_FILE}: sandbox, network, secrets, env, and the limits "
+                "memory, processes, open_files, file_size and disk",
+            )
+        return replace(settings, isolation="session" if file.share == "session" else "worker")
 
     def _fault(self, file: ToolFile, project: Project) -> str:
         """Return why the project of a file cannot be trusted now, as a clause; empty where it can."""
@@ -273,6 +340,8 @@ class Ruleset:
         be read is left out. Describing a file runs it, so with trust = "ask" an untrusted one is not described.
         Raises `Refusal`.
         """
+        if file.share is not None:
+            return self._describing_server(file)
         consent = self.consent_to_file(file)
         trusted = consent.standing is not Standing.UNTRUSTED
         if not trusted and self.config.trust == "ask":
@@ -304,6 +373,38 @@ class Ruleset:
         most = {name: lowered(self.config.enforce, name, getattr(limits, name)) for name in OF_CELLS}
         limits = replace(limits, **most)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
+
+    def _describing_server(self, file: ToolFile) -> CellSpec:
+        """The cell in which a server is asked for its tools: as that of its calls, since it may need all of it to start."""
+        project = self.find_project(file.project) if file.project else None
+        settings = self._resolved(file.stem, self._of_source(file), file, COMPLETE)
+        directory = file.project or "/"
+        policy = policy_of(file.stem, file, settings, COMPLETE, project, self.host_paths)
+        file, policy = self._with_scripts(file, policy)
+        spec = self._spec(file, directory, settings, policy, None, trusted=True)
+        return replace(spec, owner="describe", project=project.directory if project is not None else "")
+
+    def _with_scripts(self, file: ToolFile, policy: SandboxPolicy) -> tuple[ToolFile, SandboxPolicy]:
+        """Return a server's entry and policy with its packages of npm and what runs them. Raises `Refusal`."""
+        if not file.scripts:
+            return file, policy
+        paths = self.host_paths
+        avoid = project_directories(file.project, paths.home) if file.project else ()
+        engine = find_engine("node", paths.environment.get("PATH", os.defpath), paths.home, avoid)
+        if engine is None:
+            why = f"{file.stem} is a server from npm, and there is no node on PATH."
+            raise Refusal(RefusalReason.BROKEN_TOOL, f"{why}\n  To have it run, install node 24 or later")
+        manifest = manifest_of_packages(file.path, file.scripts)
+        place = os.path.join(paths.packages, manifest.key(manifest.locks[0]))
+        if not paths.packages or not os.path.isdir(os.path.join(place, INSTALLED)):
+            raise Refusal(
+                RefusalReason.BROKEN_TOOL,
+                f"the packages of {file.stem} are not installed: {', '.join(file.scripts)}\n  To install them: toolcell prepare",
+            )
+        file = with_packages(file, engine.program, place)
+        if policy.enclosure != "none":
+            policy = replace(policy, readable=(*policy.readable, engine.program, place))
+        return file, policy
 
     def _interpreter(self, file: ToolFile, root: str, *, trusted: bool) -> Interpreter | None:
         paths = self.host_paths

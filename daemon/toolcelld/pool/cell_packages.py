@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from toolcelld.catalog.discovery.sources import project_directory
 from toolcelld.environments.builder import Environments
 from toolcelld.environments.kept import Kept, Place
-from toolcelld.environments.packages import manifest_above
+from toolcelld.environments.packages import manifest_above, manifest_of_packages
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.worker import Worker
 
@@ -48,7 +48,8 @@ class CellPackages:
         """Return a worker that prepares its spec when it starts."""
         if not spec.requirements:  # else `prepare` does, which may have to build it first
             for place in self.places(spec):
-                self._kept.used(place, manifest_above(spec.file.directory, "/"))
+                asks = spec.file.path if spec.is_server else manifest_above(spec.file.directory, "/")
+                self._kept.used(place, asks)
         return Worker(name, spec, on_change, self.prepare)
 
     async def prepare(self, spec: CellSpec) -> CellSpec:
@@ -74,6 +75,9 @@ class CellPackages:
         if spec.requirements:
             if (interpreter := self._environments.built(spec.requirements)) is not None:
                 yield "environment", os.path.basename(interpreter.prefix)
+        elif spec.file.scripts:
+            manifest = manifest_of_packages(spec.file.path, spec.file.scripts)
+            yield "packages", manifest.key(manifest.locks[0])
         elif spec.interpreter is not None and spec.interpreter.engine:
             for path in spec.interpreter.packages:
                 directory, name = os.path.split(os.path.dirname(path))

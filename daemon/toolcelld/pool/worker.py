@@ -219,6 +219,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     def _set_up(self, spec: CellSpec, secrets: Mapping[str, str], tmpdirs: TemporaryDirectories) -> bytes:
         """Prepare what the cell gets from the daemon; return the payload of its `become` message."""
         cell = self.cell
+        cell.processes.has_server = spec.is_server
         cell.processes.has_engine = spec.interpreter is not None and bool(spec.interpreter.engine)
         try:
             self._make_tmpdir(tmpdirs)

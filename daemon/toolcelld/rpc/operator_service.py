@@ -118,7 +118,11 @@ class Operator(Steering):
                     since=timestamp(worker.since),
                     call_id=worker.call_id,
                     session_id=worker.spec.owner if worker.spec.serial else "",
-                    isolation="session" if worker.spec.serial else "call" if worker.spec.fresh else "worker",
+                    isolation="session"
+                    if worker.spec.serial and worker.spec.owner
+                    else "call"
+                    if worker.spec.fresh
+                    else "worker",
                     memory_bytes=resident_memory(worker.pid)[0],
                     directory=worker.spec.directory,
                 )

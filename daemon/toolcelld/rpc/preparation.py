@@ -1,6 +1,7 @@
 """Installs the packages that the tools of a directory ask for, before their first call: the RPC `Prepare`.
 
-For tools in TypeScript and JavaScript this is the only time, see `toolcelld.calls.installation`; environments of Python
+For tools in TypeScript and JavaScript, and for MCP servers of npm, this is the only time, see
+`toolcelld.calls.installation`; environments of Python
 would be built at the first call, see `toolcelld.environments.builder`. Places with the same packages share one
 installation.
 """
@@ -8,8 +9,9 @@ installation.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from toolcell._file_kinds import needs_engine
 from toolcell._units import format_bytes
@@ -21,7 +23,12 @@ from toolcelld.daemon import Daemon
 from toolcelld.environments.builder import BuildError
 from toolcelld.environments.engine import engine_here
 from toolcelld.environments.kept import RECENT_SECONDS
-from toolcelld.environments.packages import INSTALLED, PackagesError, read_manifest
+from toolcelld.environments.packages import (
+    INSTALLED,
+    PackagesError,
+    manifest_of_packages,
+    read_manifest,
+)
 from toolcelld.environments.requirements import has_block
 from toolcelld.errors import BadRequest, Refusal
 from toolcelld.files.looks import look
@@ -88,7 +95,7 @@ def _steps(daemon: Daemon, directory: str) -> list[_Step]:
         path = _place_of(daemon, file)
         if not path or path in steps:
             continue
-        step = (_of_script if file.engine is not None else _of_python)(daemon, file, path)
+        step = _STEPS[_kind_of(file)](daemon, file, path)
         if step is not None:
             allowed = step.state == "present" or _is_trusted(daemon, file)
             steps[path] = step if allowed else _refused(daemon, file, path)
@@ -98,7 +105,7 @@ def _steps(daemon: Daemon, directory: str) -> list[_Step]:
 def _place_of(daemon: Daemon, file: ToolFile) -> str:
     """Return what a file's packages are listed in: a directory with `package.json`, or itself; empty for nothing."""
     if file.engine is None:
-        return file.path if file.requires or has_block(file.content) else ""
+        return file.path if file.requires or file.scripts or has_block(file.content) else ""
     root = daemon.services.ruleset.root_of(file) if file.source == PROJECT else ""
     return manifest_of(file, daemon.services.ruleset.host_paths.home, root)
 
@@ -119,6 +126,22 @@ def _refused(daemon: Daemon, file: ToolFile, path: str) -> _Step:
     consent = daemon.services.ruleset.consent_to_file(file)
     why = str(consent) if consent.why else f"See why: {grant_command(file)}"
     return _Step(path, "refused", f"nothing is installed for what is not trusted. {why}")
+
+
+def _kind_of(file: ToolFile) -> str:
+    return "script" if file.engine is not None else "server" if file.scripts else "python"
+
+
+def _of_server(daemon: Daemon, file: ToolFile, path: str) -> _Step:
+    manifest = manifest_of_packages(path, file.scripts)
+    message = f"{', '.join(file.scripts)}, by npm"[:500]
+    try:
+        lock, manager = daemon.installations.choose(manifest)
+    except PackagesError as error:
+        return _Step(path, "failed", str(error))
+    if daemon.installations.is_installed(manifest, lock):
+        return _Step(path, "present", message)
+    return _Step(path, "installing", message, lambda: daemon.install(manifest, lock, manager))
 
 
 def _of_script(daemon: Daemon, file: ToolFile, directory: str) -> _Step | None:
@@ -149,3 +172,10 @@ def _of_python(daemon: Daemon, file: ToolFile, path: str) -> _Step | None:
     if daemon.services.packages.is_built(spec):
         return _Step(path, "present", message)
     return _Step(path, "installing", message, lambda: daemon.services.packages.prepare(spec))
+
+
+_STEPS: Final[Mapping[str, Callable[[Daemon, ToolFile, str], _Step | None]]] = {
+    "script": _of_script,
+    "server": _of_server,
+    "python": _of_python,
+}

@@ -74,6 +74,7 @@ EVIDENCE = st.builds(
     death=st.none() | DEATHS,
     leftovers=st.integers(0, 5),
     broken=st.sampled_from(["", "payload of 9 bytes"]),
+    server=st.sampled_from(["", "git"]),
 )
 
 
@@ -166,6 +167,7 @@ def test_a_proof_of_stop_stands_on_evidence(found: Evidence) -> None:
     assert (verdict.stopped is not None) is by_stop
     if verdict.stopped == "settled":
         assert found.report is not None
+        assert not found.server, "a server says nothing of what it has cancelled"
         assert (found.leftovers, found.report.threads) == (0, 0)
     if verdict.stopped == "killed":
         assert found.death is not None
@@ -310,3 +312,22 @@ def test_a_worker_can_claim_no_limit_but_those_that_a_tool_meets_as_an_error(lim
 def test_a_limit_that_is_off_cannot_have_been_met() -> None:
     found = evidence(text="said")._replace(report=Report("tool_error", ran=True, limit="open_files"))
     assert judge(found).kind is Kind.TOOL_ERROR
+
+
+def test_a_stopped_call_of_a_server_is_never_said_to_have_stopped_by_itself() -> None:
+    found = evidence(report="aborted", stop=Stop(Kind.ABORTED, "client", "aborted by you"), killed=2)
+    verdict = judge(found._replace(server="git"))
+    assert verdict.stopped == "killed"
+    assert verdict.message == (
+        "aborted by you; its MCP server was told to cancel it, and was ended with the call after 4 ms.\n"
+        "What it had done until then is not undone."
+    )
+    assert judge(found._replace(server="git", death=None)).stopped == "best_effort"
+
+
+@pytest.mark.parametrize(("server", "key"), [("git", "source.git.memory"), ("", "tool.render.memory")])
+def test_a_limit_of_a_server_s_cell_is_raised_at_its_source(server: str, key: str) -> None:
+    limits = Limits(memory_bytes=2**20)
+    found = evidence(stop=Stop(Kind.LIMIT_EXCEEDED, "memory", "2 MiB of memory"))
+    found = found._replace(server=server, limits=limits, settings=settings(limits))
+    assert f"toolcell config set {key} 2MiB" in judge(found).message

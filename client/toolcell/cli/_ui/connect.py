@@ -163,10 +163,11 @@ def tool_file(path: str) -> str:
     """The absolute path of a tool file; a Failure where there is none."""
     absolute = os.path.abspath(path)
     name = os.path.basename(absolute)
-    if kind_of(name) is None or name.startswith(("_", ".")):
+    kinds = [kind for kind in KINDS if kind.place != "configuration"]
+    if kind_of(name) not in kinds or name.startswith(("_", ".")):
         raise Misuse(
             f"{path} is no tool file.",
-            f"A tool file is {listed([f'NAME{kind.suffix}' for kind in KINDS])}, where NAME begins with neither _ nor a dot.",
+            f"A tool file is {listed([f'NAME{kind.suffix}' for kind in kinds])}, where NAME begins with neither _ nor a dot.",
         )
     if not os.path.isfile(absolute):
         raise Misuse(f"There is no file {path}.", f"Write one: toolcell init {path}")

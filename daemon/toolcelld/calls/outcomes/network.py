@@ -18,7 +18,7 @@ _PLACE: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,253}
 
 
 def explained(
-    tool: str,
+    table: tuple[str, str],
     settings: Settings,
     policy: SandboxPolicy,
     unreached: str | None,
@@ -28,7 +28,7 @@ def explained(
     """Return why a failed tool did not reach a host; empty where its network is not why.
 
     Args:
-        tool: Its name.
+        table: That of the configuration which grants it something: ("tool", its name).
         policy: Of its cell.
         unreached: The place that its exception is about, as its worker says; None if it is about none.
         refused: What it asked for and may not reach.
@@ -42,17 +42,17 @@ def explained(
         if unreached is None:
             return ""
         so = f", so it cannot reach {place}" if place else ""
-        return f"This tool has no network{so}.\n{_grant(tool, settings, policy, [entry_for(host, port or 443)] if host else [])}"
+        return f"This tool has no network{so}.\n{_grant(table, settings, policy, [entry_for(host, port or 443)] if host else [])}"
     if refused:
         # A name is refused before its port is known.
         wanted = [entry_for(host, port) if each.entry == host and port else each.entry for each in refused]
-        return _not_included(tool, settings, policy, wanted)
+        return _not_included(table, settings, policy, wanted)
     if down := {attempt.place: attempt.why for attempt in attempts if attempt.why}:
         return "\n".join(f"{at} is granted, but {why}." for at, why in down.items())
     if unreached is None:
         return ""
     if port and not is_granted(host, port, policy.hosts):
-        return _not_included(tool, settings, policy, [entry_for(host, port)])
+        return _not_included(table, settings, policy, [entry_for(host, port)])
     if any(attempt.place == place for attempt in attempts) or (attempts and not place):
         return f"{attempts[-1].place} is granted and was connected to; what failed came after that."
     return (
@@ -61,20 +61,22 @@ def explained(
     )
 
 
-def _not_included(tool: str, settings: Settings, policy: SandboxPolicy, wanted: Sequence[str]) -> str:
+def _not_included(
+    table: tuple[str, str], settings: Settings, policy: SandboxPolicy, wanted: Sequence[str]
+) -> str:
     entries = list(dict.fromkeys(wanted))
-    grant = _grant(tool, settings, policy, entries)
+    grant = _grant(table, settings, policy, entries)
     return f"The network of this tool does not include {', '.join(entries)}.\n{grant}"
 
 
-def _grant(tool: str, settings: Settings, policy: SandboxPolicy, wanted: Sequence[str]) -> str:
+def _grant(table: tuple[str, str], settings: Settings, policy: SandboxPolicy, wanted: Sequence[str]) -> str:
     """The command that lets it reach these hosts; without strict that is the whole network."""
     granted = list(dict.fromkeys((*policy.hosts, *(wanted or ["HOST"]))))
     value = granted if policy.enclosure == "strict" else True
     whole = "" if policy.enclosure == "strict" else ", which outside of the sandbox strict is all of it"
     if barred := beyond(settings.enforce, network_entries(value if value is True else tuple(wanted))):
         return f"  {barred}"
-    command = set_command(("tool", tool, "network"), value)
+    command = set_command((*table, "network"), value)
     trust = f"\n  then, as only trusted tools have more: {settings.grant}" if settings.grant else ""
     return f"  To grant it{whole}: {command}{trust}"
 

@@ -25,7 +25,7 @@ from toolcelld.config.resolution.settings import KEYS, Limits, Settings, shown_l
 from toolcelld.network.attempts import Attempt
 from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import KeptOutput
-from toolcelld.sandbox.policy import OPEN, SandboxPolicy
+from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
 
 
 class Kind(StrEnum):
@@ -91,6 +91,7 @@ class Evidence(NamedTuple):
     refused: tuple[Refused, ...] = ()  # hosts that it asked for and may not reach
     attempts: tuple[Attempt, ...] = ()  # at hosts that it may reach
     question_seconds: float = 0.0  # that its questions may wait, where it asked one
+    server: str = ""  # the source of its MCP server, which is ended with a stopped call
 
 
 class Verdict(NamedTuple):
@@ -301,7 +302,9 @@ def _crashed(evidence: Evidence) -> Verdict:
 
 def _stopped(evidence: Evidence, stop: Stop, ran: bool) -> Verdict:
     death = evidence.death
-    if evidence.report is not None and not (_leftovers(evidence) or evidence.report.threads):
+    if evidence.report is not None and not (
+        evidence.server or _leftovers(evidence) or evidence.report.threads
+    ):
         proof: Stopped = "settled"
     elif death is not None and death.proven:
         proof = "killed"
@@ -317,7 +320,7 @@ def _stopped(evidence: Evidence, stop: Stop, ran: bool) -> Verdict:
 
 def _ending(evidence: Evidence) -> str:
     death, report = evidence.death, evidence.report
-    if report is not None:
+    if report is not None and not evidence.server:
         by_itself = f"it stopped by itself {format_seconds(evidence.report_seconds)} later"
         if leftovers := _leftovers(evidence):
             were = "was" if leftovers == 1 else "were"
@@ -327,7 +330,9 @@ def _ending(evidence: Evidence) -> str:
         return f"{by_itself}, and so did what it had started."
     killed = death.killed if death is not None else 0
     others = f" with its {_count(killed - 1)}" if killed > 1 else ""
-    if evidence.stop_seconds < evidence.grace_seconds:
+    if evidence.server and report is not None:
+        gone = f"its MCP server was told to cancel it, and was ended with the call after {format_seconds(evidence.stop_seconds)}"
+    elif evidence.stop_seconds < evidence.grace_seconds:
         gone = f"its process{others} was gone after {format_seconds(evidence.stop_seconds)}"
     else:
         after = evidence.stop_seconds - evidence.grace_seconds
@@ -363,14 +368,20 @@ def _raise(evidence: Evidence, key: str) -> str:
         )
     if value == limit_of(settings.enforce, KEYS[key]):
         return f"\nIt is the most that {enforced_by(f'max.{key}')} allows."
-    raised = set_command(("tool", evidence.tool, key), shown_limit(KEYS[key], value * 2))
+    # The limits of a cell are those of its server.
+    of = (
+        ("source", evidence.server)
+        if evidence.server and hasattr(CellLimits, KEYS[key])
+        else ("tool", evidence.tool)
+    )
+    raised = set_command((*of, key), shown_limit(KEYS[key], value * 2))
     trust = f"\n  then, as only trusted tools have more: {settings.grant}" if settings.grant else ""
     return f"\n  To raise it: {raised}{trust}"
 
 
 def _network(evidence: Evidence, report: Report) -> str:
     return network.explained(
-        evidence.tool,
+        ("source", evidence.server) if evidence.server else ("tool", evidence.tool),
         evidence.settings,
         evidence.policy,
         report.unreached,

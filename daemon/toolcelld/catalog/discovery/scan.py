@@ -66,6 +66,8 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
     for source in sources:
         if source.mistakes:
             found.append(Problem(_place_of_mistakes(source), "", "broken", source.mistakes))
+        if source.server is not None:
+            found.append(source.server)
         for place in source.places:
             resolved = os.path.realpath(place)
             if (looked := os.path.join(resolved, source.only)) in directories:

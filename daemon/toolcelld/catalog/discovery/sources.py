@@ -1,4 +1,4 @@
-"""Sources: the directories that tools come from, in their order of precedence."""
+"""Sources: the directories and servers that tools come from, in their order of precedence."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ from toolcell import _paths
 from toolcell._file_kinds import kind_of
 from toolcell._owners import faults_of, walk
 from toolcelld.catalog.discovery.packaged import packaged_tools
+from toolcelld.catalog.discovery.servers import (
+    CommandError,
+    content_of,
+    digest_of,
+    entry_path,
+    launch_of,
+    placed,
+)
 from toolcelld.config.enforcement import enforced_by
 from toolcelld.config.load import PROJECT, Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
-from toolcelld.config.remedies import set_command
+from toolcelld.config.remedies import CONFIG_FILE, set_command
+from toolcelld.config.schema import Share, SourceSection
 from toolcelld.environments.engine import Engine, EngineName
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import (
@@ -55,6 +64,7 @@ class Source:
     listed: str = ""  # what names the one file or the directory; empty if it is looked for
     project: str = ""  # of a file that is named by its path and lies in no place for tools
     fault: str = ""  # why none of its files are used: another user could change them
+    server: ToolFile | None = None  # its MCP server, in place of directories
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -81,6 +91,8 @@ class ToolFile:
     asked: ProjectFile = field(default=ASKS_NOTHING, compare=False)  # of its project; the digest covers it
     engine: Engine | None = None  # what runs it, where it is no Python file
     project: str = ""  # its project, where it lies in no place for tools and was named by its path
+    share: Share | None = None  # of an MCP server: who has one process of it in common
+    scripts: tuple[str, ...] = ()  # packages of npm that bring it
 
 
 def project_above(
@@ -183,7 +195,36 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     if config.only:
         return tuple(_named(config, path, found, projects[0]) for path in config.only)
     found = tuple(part for one in found for part in (one, *_listed(config, one), *_packaged(config, one)))
+    found += tuple(
+        _served(config, name, section, projects[0]) for name, section in config.sources.items() if section.mcp
+    )
     return tuple(sorted(found, key=lambda one: _precedence(config, one.name)))
+
+
+def _served(config: Config, name: str, section: SourceSection, project: str) -> Source:
+    """Return the source of an MCP server; with a mistake in place of the server where it cannot be started."""
+    path = entry_path(config.files[-1] if config.files else CONFIG_FILE, name)
+    place = "" if section.share == "user" else project
+    source = Source(name, name, ())
+    try:
+        launch = launch_of(section.mcp)
+        content = content_of(name, launch, placed(launch.words, place), section)
+    except CommandError as error:
+        return replace(source, listed=path, mistakes=f"its command {error}.")
+    server = ToolFile(
+        path,
+        name,
+        name,
+        name,
+        content,
+        digest_of(content, section, place),
+        os.path.dirname(path),
+        requires=launch.packages,
+        scripts=launch.scripts,
+        project=place,
+        share=section.share,
+    )
+    return replace(source, server=server)
 
 
 def _listed(config: Config, source: Source) -> Iterator[Source]:

@@ -44,6 +44,8 @@ class CellProcesses:
         self.worker_pid = 0
         self.has_engine = False
         """Whether the worker runs JavaScript, with an engine that has threads of its own."""
+        self.has_server = False
+        """Whether the worker has an MCP server beside it, whose processes stay between calls."""
         self.usage: CellUsage | None = None
         """What they used at the last measurement of a call; None before the first."""
         self._worker_pidfd = -1
@@ -98,7 +100,7 @@ class CellProcesses:
         return True
 
     def is_clear(self) -> bool:
-        """Return whether the cell has no process besides our own and a worker with one thread.
+        """Return whether the cell has no process besides our own, those of its server and a worker with one thread.
 
         This takes three system calls on open descriptors and no message to the keeper, because it is checked after
         every warm call. False is not certain, as a dead child may not be reaped yet: `Cell.count_leftovers` then asks
@@ -111,7 +113,7 @@ class CellProcesses:
                 self._list = ProcessList(*self._chain)
             for number, expected in self._list.children:
                 if os.pread(number, 64, 0).strip() != expected:
-                    return False
+                    return self.has_server
             # The threads of an engine come and go; its worker says itself what a call has left behind.
             return self.has_engine or os.fstat(self._list.tasks).st_nlink == ONE_THREAD_LINKS
         except OSError:

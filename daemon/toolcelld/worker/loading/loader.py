@@ -182,9 +182,22 @@ def _load_plugin(source: ToolSource, describe: bool, project: tuple[str, str]) -
         raise Broken("describe", f"still reading after {abort}") from None
 
 
+def _load_server(source: ToolSource, describe: bool, project: tuple[str, str]) -> Exports:  # noqa: ARG001  as the others
+    """Start an MCP server and return its tools. Raises `Broken`."""
+    from toolcell._servers.load import ServerFileError, read
+
+    try:
+        return read(source.content)
+    except ServerFileError as error:
+        raise Broken("describe", str(error)) from None
+    except Aborted as abort:
+        raise Broken("describe", f"the server has not answered after {abort}") from None
+
+
 LOADERS: Final[Mapping[Loader, Callable[[ToolSource, bool, tuple[str, str]], Exports]]] = {
     "module": _load_module,
     "plugin": _load_plugin,
+    "server": _load_server,
 }
 """By what a kind says; files that an engine runs never come here, as their worker is another program."""
 

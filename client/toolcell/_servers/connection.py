@@ -1,0 +1,319 @@
+"""A client of one MCP server on stdio, for one call at a time, without threads and without an event loop.
+
+A request is written, and then `_turn` reads and writes until its response has come. What the server sends in between is
+handled there: a ping is answered, notifications and requests go to the `Host`. Everything that is written waits in one
+buffer until the server reads it, so that a server that writes without reading cannot block its client.
+
+The server is a stranger's program. A line that is no message is output of it. A response counts only while its request is
+open, so neither a second one nor one to another number has an effect. Messages and what waits for the server are bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, cast
+
+from toolcell._version import VERSION
+
+PROTOCOL: Final = "2025-06-18"
+"""The newest version of the protocol with `initialize`, which every server speaks."""
+MESSAGE_BYTES_MAX: Final = 32 * 2**20
+"""Of one message: twice the longest result that the daemon takes, as base64 and escapes make it longer."""
+WAITING_BYTES_MAX: Final = 64 * 2**20
+"""Of what the server has not read: the longest arguments and an answer to each of its requests."""
+PAGES_MAX: Final = 50
+"""Of a list of tools; more tools than fit there are of no use to a model."""
+NOISE_BYTES_MAX: Final = 2000
+"""Of a line that is no message, as it is shown."""
+EXIT_SECONDS: Final = 1.0
+"""For a server that has closed its output to exit."""
+CLOSE_SECONDS: Final = 0.9
+"""After each step of the end: two of them are within the daemon's grace of two seconds."""
+NO_METHOD: Final = -32601
+
+
+class RpcError(Exception):
+    """A request failed, by the server's own account or by that of the host that it asked."""
+
+    def __init__(self, code: object, message: object) -> None:
+        self.code = code if type(code) is int else 0
+        super().__init__(str(message or "it failed without a reason"))
+
+
+class ServerExited(Exception):
+    """The process of the server has ended. `status` is as in `subprocess`: negative for a signal."""
+
+    def __init__(self, program: str, status: int) -> None:
+        self.status = status
+        how = f"with status {status}" if status >= 0 else f"by {signal.strsignal(-status) or 'a signal'}"
+        super().__init__(f"the MCP server {program} ended {how}")
+
+
+class ServerBroken(Exception):
+    """The server cannot be started, or does what is no MCP."""
+
+
+class Host(Protocol):
+    """What a server's own messages are for."""
+
+    def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Hear a notification of the server; what it says is untrusted."""
+        ...
+
+    def on_request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer a request of the server. Raises `RpcError`."""
+        ...
+
+
+class Connection:
+    """A server process, and the conversation with it.
+
+    Args:
+        command: The program and its arguments; no shell reads them. It has the variables of this process.
+        directory: Where it is started.
+        host: Gets what the server says by itself.
+    """
+
+    def __init__(self, command: Sequence[str], directory: str, host: Host) -> None:
+        self._command, self._directory, self._host = command, directory, host
+        self._number = 0  # of the last request
+        # The mutable state of one process; `start` begins it anew.
+        self._process: subprocess.Popen[bytes] | None = None
+        self._received = bytearray()  # what has no line end yet
+        self._waiting = bytearray()  # what the server has not read yet
+        self._open: dict[int, Mapping[str, Any] | None] = {}  # requests, and the response to each
+
+    def start(self) -> None:
+        """Start the server and greet it. Raises `ServerBroken`, `ServerExited` and `RpcError`."""
+        self._received.clear()
+        self._waiting.clear()
+        self._open.clear()
+        program = self._command[0]
+        try:
+            process = self._process = subprocess.Popen(
+                self._command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self._directory
+            )
+        except (OSError, ValueError) as error:
+            raise ServerBroken(f"{program} cannot be started: {_reason(error)}") from None
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+        about = {"name": "toolcell", "version": VERSION}
+        capabilities: dict[str, Any] = {"roots": {}, "elicitation": {}, "sampling": {}}
+        greeting = {"protocolVersion": PROTOCOL, "capabilities": capabilities, "clientInfo": about}
+        self.request("initialize", greeting)
+        self._send({"method": "notifications/initialized"})
+
+    def refresh(self) -> bool:
+        """Read what the server has said since the last request; return False if it has exited meanwhile."""
+        try:
+            while self._turn(0):
+                pass
+        except (ServerExited, ServerBroken):
+            self.close()
+            return False
+        return True
+
+    def tools(self) -> list[Mapping[str, Any]]:
+        """Return the tools that the server offers. Raises as `request`."""
+        found: list[Mapping[str, Any]] = []
+        page: Mapping[str, Any] = {}
+        for _ in range(PAGES_MAX):
+            cursor = page.get("nextCursor")
+            page = self.request("tools/list", {"cursor": cursor} if cursor else {})
+            listed: Any = page.get("tools")
+            if isinstance(listed, list):
+                found += filter(_is_object, cast("Sequence[Any]", listed))
+            if not page.get("nextCursor"):
+                break
+        return found
+
+    def request(
+        self, method: str, params: Mapping[str, Any], *, with_progress: bool = False
+    ) -> Mapping[str, Any]:
+        """Make a request and wait for its result.
+
+        Args:
+            method: Its method.
+            params: Its parameters.
+            with_progress: Whether the server may tell the progress of it. Default: False.
+
+        Raises:
+            RpcError: The server answered with an error.
+            ServerExited: It has ended.
+            ServerBroken: It does what is no MCP.
+        """
+        number = self._begin(method, params, with_progress=with_progress)
+        while (response := self._open[number]) is None:
+            self._turn(None)
+        del self._open[number]
+        return _result(response)
+
+    def cancel(self, reason: str, seconds: float) -> bool:
+        """Tell the server that the open requests are cancelled; return whether it still answers.
+
+        Nothing says that what it was at has stopped: most servers never answer a request that was cancelled.
+
+        Args:
+            reason: Why, for its log.
+            seconds: How long to wait for its answer to a ping.
+        """
+        try:
+            for number in list(self._open):
+                cancelled = {"requestId": number, "reason": reason}
+                self._send({"method": "notifications/cancelled", "params": cancelled})
+            deadline = time.monotonic() + seconds
+            ping = self._begin("ping", {})
+            while self._open[ping] is None:
+                if (left := deadline - time.monotonic()) <= 0:
+                    return False
+                self._turn(left)
+        except (ServerExited, ServerBroken):
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the server: close its input, wait, send SIGTERM, wait, kill it, and reap it. Idempotent."""
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(CLOSE_SECONDS)
+                break
+        process.stdout.close()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the server at once, so that it says nothing more, and reap it."""
+        if self._process is not None:
+            self._process.kill()
+            self.close()
+
+    def _begin(self, method: str, params: Mapping[str, Any], *, with_progress: bool = False) -> int:
+        number = self._number = self._number + 1
+        if with_progress:
+            params = {**params, "_meta": {"progressToken": number}}
+        self._open[number] = None
+        self._send({"id": number, "method": method, "params": params})
+        return number
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        written = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
+        if len(self._waiting) + len(written) > WAITING_BYTES_MAX:
+            raise ServerBroken(
+                f"the MCP server {self._command[0]} does not read what it is sent: {WAITING_BYTES_MAX >> 20} MiB wait"
+            )
+        self._waiting += written
+        self._waiting += b"\n"
+
+    def _turn(self, seconds: float | None) -> bool:
+        """Write what can be written, then read and handle what there is; return whether something was read.
+
+        Args:
+            seconds: How long to wait for either; None for ever.
+
+        Raises:
+            ServerExited: The server has ended.
+            ServerBroken: It does what is no MCP.
+        """
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        reading, writing = process.stdout.fileno(), process.stdin.fileno()
+        readable, writable, _ = select.select([reading], [writing] if self._waiting else [], [], seconds)
+        if writable:
+            with contextlib.suppress(
+                BlockingIOError, BrokenPipeError
+            ):  # the end of its output says how it ended
+                del self._waiting[: os.write(writing, self._waiting[: 2**16])]
+        if not readable:
+            return False
+        try:
+            data = os.read(reading, 2**18)
+        except BlockingIOError:
+            return False
+        if not data:
+            raise self._ended(process)
+        self._take(data)
+        return True
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> Exception:
+        try:
+            return ServerExited(self._command[0], process.wait(EXIT_SECONDS))
+        except subprocess.TimeoutExpired:
+            return ServerBroken(f"the MCP server {self._command[0]} closed its output and goes on")
+
+    def _take(self, data: bytes) -> None:
+        *ended, rest = data.split(b"\n")
+        for end in ended:
+            self._received += end
+            line = bytes(self._received)
+            self._received.clear()
+            if len(line) > MESSAGE_BYTES_MAX:
+                break
+            self._handle(line)
+        else:
+            self._received += rest
+            if len(self._received) <= MESSAGE_BYTES_MAX:
+                return
+        raise ServerBroken(
+            f"the MCP server {self._command[0]} sent a message of more than {MESSAGE_BYTES_MAX >> 20} MiB"
+        )
+
+    def _handle(self, line: bytes) -> None:
+        try:
+            message: object = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            if line.strip():  # a banner, or what its author prints
+                os.write(2, line[:NOISE_BYTES_MAX] + b"\n")
+            return
+        fields = cast("dict[str, Any]", message)
+        number, method = fields.get("id"), fields.get("method")
+        if isinstance(method, str):
+            params = fields.get("params")
+            given = cast("dict[str, Any]", params) if isinstance(params, dict) else {}
+            if number is None:
+                self._host.on_notification(method, given)
+            else:
+                self._send({"id": number, **self._answer(method, given)})
+        elif type(number) is int and number in self._open and self._open[number] is None:
+            self._open[number] = fields
+
+    def _answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            return {"result": {} if method == "ping" else self._host.on_request(method, params)}
+        except RpcError as error:
+            return {"error": {"code": error.code or NO_METHOD, "message": str(error)}}
+
+
+def _result(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    if (error := response.get("error")) is not None:
+        said = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+        raise RpcError(said.get("code"), said.get("message"))
+    result = response.get("result")
+    return cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,301 @@
+"""The tools of an MCP server, as those of a Python file are.
+
+The content of such a file is the server's entry of the configuration, as `toolcelld.catalog.discovery.servers` writes it:
+
+    {"name": "git", "command": ["mcp-server-git"], "tools": ["git_*"]}
+    {"name": "memory", "command": [""], "tools": [], "npm": {"package": "@modelcontextprotocol/server-memory", "binary": "",
+     "program": 0, "engine": "/usr/bin/node", "place": "/…/packages/KEY"}}
+
+The server is started when the file is loaded, in the directory of the calls, and serves every call of the worker. One that
+has exited between two calls is started again. When it exits in a call, the worker exits as it did, so that the outcome of
+the call says how; nothing is called twice.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fnmatch
+import hashlib
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast
+
+from toolcell import Aborted, ToolContext, ToolError
+from toolcell._arguments.parameters import Parameters
+from toolcell._authoring.discover import Export, Exports, Problem
+from toolcell._authoring.returns import Returns
+from toolcell._results.errors import InvalidArguments
+from toolcell._results.json_value import from_json
+from toolcell._servers.connection import Connection, RpcError, ServerBroken, ServerExited
+from toolcell._servers.result import result_of
+
+TOOLS_MAX: Final = 128  # the daemon takes no more of one file
+NAME_CHARACTERS_MAX: Final = 64
+HASH_CHARACTERS: Final = 8  # at the end of a name that was cut, so that two with one beginning stay apart
+DESCRIPTION_BYTES_MAX: Final = 8 * 1024  # as of a Python file
+TITLE_CHARACTERS_MAX: Final = 200
+CANCEL_SECONDS: Final = 1.0
+"""For a server to answer after a cancellation: half of the daemon's grace, which ends with the death of both."""
+BROKEN_STATUS: Final = 70
+"""EX_SOFTWARE: of a worker whose server does what is no MCP."""
+HINTS: Final = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent"}
+"""Annotations of a tool, and the options that tell hosts of them."""
+ASKED: Final = frozenset({"elicitation/create", "sampling/createMessage"})
+"""What a server may ask the host of the agent during a call."""
+
+_OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]+|__+")
+
+
+class ServerFileError(Exception):
+    """The server cannot be started, or has no list of tools."""
+
+
+def name_of(server: str, tool: str) -> str:
+    """Return the name under which a tool of a server is offered: `SERVER_TOOL`, or that of the tool if it begins so.
+
+    Args:
+        server: The name of its source.
+        tool: The name that the server gives it, which may be anything.
+    """
+    name = tool if tool == server or tool.startswith(f"{server}_") else f"{server}_{tool}"
+    while (plain := _OTHER.sub("_", name)) != name:
+        name = plain
+    if len(name) > NAME_CHARACTERS_MAX:
+        digest = hashlib.blake2b(tool.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
+        name = f"{name[: NAME_CHARACTERS_MAX - HASH_CHARACTERS - 1].rstrip('_')}_{digest}"
+    return name
+
+
+def read(content: bytes) -> Exports:
+    """Start the server of an entry and return its tools.
+
+    Args:
+        content: The entry.
+
+    Raises:
+        ServerFileError: The server cannot be used. One that exits ends this process in the same way.
+    """
+    entry = json.loads(content)
+    command: list[str] = entry["command"]
+    try:
+        if (npm := entry.get("npm")) is not None:
+            program = npm["program"]
+            command[program : program + 1] = [npm["engine"], _program_of(npm)]
+        served = _Served(command)
+        listed = served.start()
+    except ServerExited as exited:
+        _exit_as(exited)
+    except (ServerBroken, RpcError) as error:
+        raise ServerFileError(f"the server did not start: {error}") from None
+    return _exports(str(entry["name"]), listed, entry["tools"], served)
+
+
+def _program_of(npm: Mapping[str, str]) -> str:
+    """Return the program of a package of npm, as npx chooses it. Raises `ServerBroken`."""
+    package, binary = npm["package"], npm["binary"]
+    place = os.path.join(npm["place"], "node_modules")
+    if binary and os.path.exists(linked := os.path.join(place, ".bin", binary)):
+        return linked
+    try:
+        with open(os.path.join(place, package, "package.json"), encoding="utf-8") as file:
+            said: object = json.load(file)["bin"]
+    except (OSError, ValueError, KeyError, TypeError):
+        said = None
+    programs: dict[str, Any] = cast("dict[str, Any]", said) if isinstance(said, dict) else {"": said}
+    wanted = binary or package.rpartition("/")[2]
+    path = programs.get(wanted) or (
+        next(iter(programs.values())) if len(programs) == 1 and not binary else None
+    )
+    if not isinstance(path, str):
+        raise ServerBroken(f"{package} has no program {wanted}; name another: npx -p {package} PROGRAM")
+    return os.path.join(place, package, path)
+
+
+class _Served:
+    """The server of this process, and the call that it has."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._directory = os.getcwd()
+        self._connection = Connection(command, self._directory, self)
+        self._context: ToolContext | None = None
+
+    def start(self) -> list[Mapping[str, Any]]:
+        """Start it, and return its tools."""
+        self._connection.start()
+        atexit.register(self._connection.close)
+        return self._connection.tools()
+
+    def call(self, tool: str, arguments: Mapping[str, Any], context: ToolContext) -> object:
+        """Call a tool, and return its result. Raises `ToolError`."""
+        connection = self._connection
+        try:
+            if not connection.refresh():
+                context.log.warning("the MCP server had ended since its last call; it is started again")
+                connection.start()
+            self._context = context
+            called = {"name": tool, "arguments": arguments}
+            return result_of(connection.request("tools/call", called, with_progress=True))
+        except Aborted as aborted:
+            self._context = None
+            connection.cancel(str(aborted), CANCEL_SECONDS)
+            raise
+        except RpcError as error:
+            raise ToolError(f"{error} (code {error.code})") from None
+        except ServerExited as exited:
+            _exit_as(exited)
+        except ServerBroken as broken:
+            connection.kill()
+            print(broken, file=sys.stderr, flush=True)
+            os._exit(BROKEN_STATUS)
+        finally:
+            self._context = None
+
+    def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Pass progress and records on to the call."""
+        context = self._context
+        if context is None:
+            return
+        if method == "notifications/progress":
+            context.progress(params.get("progress", 0), params.get("total"), str(params.get("message") or ""))
+        elif method == "notifications/message":
+            said = params.get("data")
+            context.log.info("%s", said if isinstance(said, str) else json.dumps(said))
+
+    def on_request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer a request of the server: with its directory, or by asking the host of the call."""
+        if method == "roots/list":
+            return {"roots": [{"uri": Path(self._directory).as_uri(), "name": self._directory}]}
+        context = self._context
+        if context is None or method not in ASKED:
+            raise RpcError(0, f"{method[:NAME_CHARACTERS_MAX]} is not offered")
+        try:
+            asked = {"method": method, "params": params}
+            return cast("Mapping[str, Any]", context.wait(context.request("mcp.input", asked=asked))["asked"])
+        except ToolError as error:
+            raise RpcError(0, error) from None
+
+
+def _exit_as(exited: ServerExited) -> NoReturn:
+    """End this process as the server has ended."""
+    print(exited, file=sys.stderr, flush=True)
+    if exited.status < 0:
+        with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler
+            signal.signal(-exited.status, signal.SIG_DFL)
+        os.kill(os.getpid(), -exited.status)
+    os._exit(exited.status or BROKEN_STATUS)
+
+
+class _AsSent(Parameters):
+    """The arguments of a tool whose server validates them."""
+
+    __slots__ = ()
+
+    def read(self, raw: bytes) -> Any:
+        """Read an object of JSON."""
+        try:
+            value = from_json(raw or b"{}")
+        except ValueError as error:
+            raise InvalidArguments([("", f"are no JSON: {error}")]) from None
+        if not isinstance(value, dict):
+            raise InvalidArguments([("", "should be an object")])
+        return cast("object", value)
+
+
+class _AsSaid(Returns):
+    """What a tool returns by its server's own account, which the server holds its values against."""
+
+    def misfit(self, details: bytes | None) -> str | None:
+        """Say that a value fits."""
+        return ""
+
+
+def _exports(
+    server: str, listed: Sequence[Mapping[str, Any]], chosen: Sequence[str], served: _Served
+) -> Exports:
+    names = [name for tool in listed if isinstance(name := tool.get("name"), str) and name]
+    problems = [*_unmatched(chosen, names)]
+    tools: dict[str, Export] = {}
+    for tool in listed:
+        own = tool.get("name")
+        if not isinstance(own, str) or not own or not _is_chosen(own, chosen):
+            continue
+        name = name_of(server, own)
+        if name in tools:
+            message = f"the server has two tools that come to the name {name}; the first is used"
+            problems.append(Problem(name, message, 0))
+        elif len(tools) == TOOLS_MAX:
+            message = f"the server has {len(names)} tools; only the first {TOOLS_MAX} are used. Choose with tools = […]"
+            problems.append(Problem("", message, 0))
+            break
+        else:
+            tools[name] = _export(name, own, tool, served)
+    return Exports(tuple(tools.values()), tuple(problems))
+
+
+def _is_chosen(name: str, chosen: Sequence[str]) -> bool:
+    return not chosen or any(fnmatch.fnmatchcase(name, pattern) for pattern in chosen)
+
+
+def _unmatched(chosen: Sequence[str], names: Sequence[str]) -> Iterator[Problem]:
+    for pattern in chosen:
+        if not fnmatch.filter(names, pattern):
+            shown = ", ".join(names[:10]) or "none at all"
+            yield Problem("", f"tools has {pattern!r}, which the server does not offer; it has {shown}", 0)
+
+
+def _export(name: str, own: str, tool: Mapping[str, Any], served: _Served) -> Export:
+    schema = _schema(tool.get("inputSchema")) or {}
+    parameters: dict[str, Any] = {"properties": {}, **schema, "type": "object"}
+    said = tool.get("annotations")
+    annotations = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    options: dict[str, Any] = {
+        option: annotations[hint] for hint, option in HINTS.items() if isinstance(annotations.get(hint), bool)
+    }
+    title = tool.get("title") or annotations.get("title")
+    if isinstance(title, str):
+        options["title"] = " ".join(title.split())[:TITLE_CHARACTERS_MAX]
+    description = tool.get("description")
+    text = description if isinstance(description, str) and description else str(options.get("title", own))
+
+    def call(arguments: Any, context: ToolContext) -> object:
+        return served.call(own, arguments, context)
+
+    return Export(
+        name,
+        _cut(text),
+        options,
+        0,
+        False,
+        _AsSent(None, None, lambda: parameters),
+        call,
+        False,
+        _returns=_returns(_schema(tool.get("outputSchema"))),
+    )
+
+
+def _returns(schema: dict[str, Any] | None) -> Returns | None:
+    if schema is None or schema.get("type") != "object":
+        return None
+    returns = _AsSaid(lambda: None)
+    vars(returns)["schema"] = schema  # in place of that of an annotation
+    return returns
+
+
+def _schema(value: object) -> dict[str, Any] | None:
+    """Return a schema without the name of its dialect, which clients of other dialects refuse."""
+    if not isinstance(value, dict):
+        return None
+    return {key: part for key, part in cast("dict[str, Any]", value).items() if key != "$schema"}
+
+
+def _cut(text: str) -> str:
+    raw = text.encode(errors="replace")
+    if len(raw) <= DESCRIPTION_BYTES_MAX:
+        return text
+    return raw[: DESCRIPTION_BYTES_MAX - len("…".encode())].decode(errors="ignore") + "…"

@@ -1,0 +1,224 @@
+"""The client of an MCP server, against servers of a few lines: what they may do, and what they get for the rest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from toolcell._servers import connection
+from toolcell._servers.connection import Connection, RpcError, ServerBroken, ServerExited
+
+HEAD = """
+import json, os, signal, sys, time
+signal.alarm(30)
+def say(**message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+    sys.stdout.flush()
+def hear():
+    return json.loads(sys.stdin.readline())
+say(id=hear()["id"], result={})
+hear()
+"""
+
+
+class Recorder:
+    """A host that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, object]] = []
+
+    def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        self.told.append((method, dict(params)))
+
+    def on_request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.told.append((method, dict(params)))
+        if method == "roots/list":
+            return {"roots": []}
+        raise RpcError(0, "not offered")
+
+
+@contextmanager
+def served(script: str, host: Recorder | None = None) -> Generator[Connection]:
+    """A server that has been greeted and runs these lines; it is reaped at the end."""
+    one = Connection([sys.executable, "-I", "-c", HEAD + script], "/", host or Recorder())
+    try:
+        one.start()
+        yield one
+    finally:
+        one.kill()
+
+
+def test_a_response_counts_once_and_only_for_an_open_request() -> None:
+    lines = """
+number = hear()["id"]
+for other in (number + 1, number - 1, True, None, str(number), [number], 2**70):
+    say(id=other, result={"whose": "another's"})
+say(id=number, result={"whose": "mine"})
+say(id=number, result={"whose": "mine again"})
+say(id=hear()["id"], result={"whose": "the next"})
+hear()
+"""
+    with served(lines) as one:
+        assert one.request("a", {}) == {"whose": "mine"}
+        assert one.request("b", {}) == {"whose": "the next"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"a banner",
+        b"\xff\xfe",
+        b"[1, 2]",
+        b"3",
+        b"{" * 100_000,
+        b'{"id": ',
+        b"",
+        b"null",
+        b'{"jsonrpc": "2.0"}',
+    ],
+)
+def test_a_line_that_is_no_message_is_output(line: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    lines = f"number = hear()['id']\nos.write(1, {line!r} + b'\\n')\nsay(id=number, result={{}})\nhear()"
+    with served(lines) as one:
+        assert one.request("a", {}) == {}
+    printed = capfd.readouterr().err
+    assert len(printed) <= connection.NOISE_BYTES_MAX + 1
+    if line == b"a banner":
+        assert printed == "a banner\n"
+
+
+def test_requests_and_notifications_of_the_server_are_answered_and_told() -> None:
+    host = Recorder()
+    lines = """
+number = hear()["id"]
+say(method="notifications/message", params={"data": 1})
+say(method="notifications/odd", params=[1])
+answers = []
+for name in ("ping", "roots/list", "else"):
+    say(id=name, method=name)
+    answers.append(hear())
+say(id=number, result={"answers": answers})
+hear()
+"""
+    with served(lines, host) as one:
+        pong, roots, other = one.request("a", {})["answers"]
+    assert (pong["id"], pong["result"]) == ("ping", {})
+    assert roots["result"] == {"roots": []}
+    assert other["error"] == {"code": -32601, "message": "not offered"}
+    assert host.told == [
+        ("notifications/message", {"data": 1}), ("notifications/odd", {}), ("roots/list", {}), ("else", {}),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ({"code": 5, "message": "no"}, "no"),
+        ("odd", "it failed without a reason"),
+        ({"message": None}, "it failed without a reason"),
+    ],
+)
+def test_an_error_is_raised_with_its_message(error: object, message: str) -> None:
+    with served(f"say(id=hear()['id'], error={error!r})\nhear()") as one, pytest.raises(RpcError) as raised:
+        one.request("a", {})
+    assert str(raised.value) == message
+
+
+def test_the_end_of_a_server_is_told_as_it_was() -> None:
+    with served("hear(); sys.exit(3)") as one, pytest.raises(ServerExited) as exited:
+        one.request("a", {})
+    assert exited.value.status == 3
+    with served("hear(); os.kill(os.getpid(), 9)") as one, pytest.raises(ServerExited) as killed:
+        one.request("a", {})
+    assert killed.value.status == -signal.SIGKILL
+
+
+def test_a_server_that_closes_its_output_and_goes_on_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "EXIT_SECONDS", 0.1)
+    with (
+        served("hear(); os.close(1); time.sleep(60)") as one,
+        pytest.raises(ServerBroken, match="closed its output"),
+    ):
+        one.request("a", {})
+
+
+@pytest.mark.parametrize("end", ["", "\\n"])
+def test_a_message_that_is_too_long_is_refused_before_it_is_whole(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MESSAGE_BYTES_MAX", 2**20)
+    lines = f"hear(); os.write(1, b'x' * 2**21 + b'{end}'); time.sleep(60)"
+    with served(lines) as one, pytest.raises(ServerBroken, match="a message of more than 1 MiB"):
+        one.request("a", {})
+
+
+def test_a_server_that_reads_nothing_does_not_block_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes requests without end, and what would be answered to them is bounded."""
+    monkeypatch.setattr(connection, "WAITING_BYTES_MAX", 2**20)
+    lines = "hear()\nwhile True: say(id='x' * 10_000, method='ping')"
+    with served(lines) as one, pytest.raises(ServerBroken, match="does not read what it is sent"):
+        one.request("a", {})
+
+
+def test_long_arguments_reach_a_server_that_writes_before_it_reads() -> None:
+    lines = "os.write(1, b'x' * 2**20 + b'\\n')\nsay(id=(asked := hear())['id'], result={'size': len(asked['params']['text'])})\nhear()"
+    with served(lines) as one:
+        assert one.request("a", {"text": "y" * 2**22}) == {"size": 2**22}
+
+
+def test_a_list_of_tools_without_an_end_has_one() -> None:
+    lines = """
+while True:
+    number = hear()["id"]
+    say(id=number, result={"tools": [{"name": f"t{number}"}, 5], "nextCursor": "more"})
+"""
+    with served(lines) as one:
+        assert len(one.tools()) == connection.PAGES_MAX
+
+
+def test_a_server_that_answers_pings_is_told_of_the_cancellation() -> None:
+    lines = """
+first = hear(); told = hear()
+say(id=hear()["id"], result={})
+say(id=hear()["id"], result={"first": first["id"], "told": told})
+hear()
+"""
+    with served(lines) as one:
+        one._begin("a", {})  # pyright: ignore[reportPrivateUsage]  as `request`, which waits
+        assert one.cancel("enough", 30)
+        said = one.request("b", {})
+    assert said["told"]["method"] == "notifications/cancelled"
+    assert said["told"]["params"] == {"requestId": said["first"], "reason": "enough"}
+
+
+@pytest.mark.parametrize("lines", ["time.sleep(60)", "hear(); sys.exit(1)", "os.close(0); time.sleep(60)"])
+def test_a_server_that_answers_no_ping_is_not_waited_for(lines: str) -> None:
+    with served(lines) as one:
+        one._begin("a", {})  # pyright: ignore[reportPrivateUsage]  as `request`, which waits
+        assert not one.cancel("enough", 0.2)
+
+
+def test_a_program_that_is_not_there_says_so() -> None:
+    with pytest.raises(
+        ServerBroken, match=r"^/no/such/program cannot be started: No such file or directory$"
+    ):
+        Connection(["/no/such/program"], "/", Recorder()).start()
+
+
+@pytest.mark.parametrize(
+    "lines", ["sys.stdin.read()", "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(60)"]
+)
+def test_the_end_leaves_no_process(lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
+    with served(lines) as one:
+        process = one._process  # pyright: ignore[reportPrivateUsage]  to see that it is reaped
+        assert process is not None
+        one.close()
+        assert process.returncode is not None
+        assert not os.path.exists(f"/proc/{process.pid}")

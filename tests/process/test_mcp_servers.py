@@ -1,0 +1,359 @@
+"""MCP servers of the configuration through a real daemon: described once, started at their first call, stopped with proof."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests import servers
+from tests.daemons import RunningDaemon
+
+from toolcell.client import Catalog, ImageData, Progress, ResourceLink, Session, Text
+from toolcell_proto.v1 import operator_pb2
+
+pytestmark = pytest.mark.anyio
+
+PLAIN: Final = Path(servers.__file__).with_name("plain.py")
+SECONDS_MAX: Final = 40
+WRITABLE: Final = (
+    '[profile.roomy]\nbase = "auto"\nwritable = ["{directory}"]\n[defaults]\nsandbox = "roomy"\n'
+)
+
+
+def entry(*words: str, name: str = "plain", options: str = "") -> str:
+    """A source that is the server of the tests."""
+    command = json.dumps([sys.executable, "-I", "${project}/plain.py", *words])
+    return f"\n[source.{name}]\nmcp = {command}\n{options}\n"
+
+
+def serve(daemon: RunningDaemon, text: str = "", before: str = "") -> None:
+    """Configure the server of the tests, and have the daemon read it."""
+    shutil.copy(PLAIN, daemon.project / "plain.py")
+    daemon.config.write_text(before + (text or entry()))
+    daemon.reload()
+
+
+async def text_of(session: Session, tool: str, **arguments: object) -> str:
+    outcome = await session.call(tool, arguments)
+    assert outcome.ok, outcome
+    return outcome.text
+
+
+def workers(daemon: RunningDaemon) -> list[operator_pb2.WorkerInfo]:
+    request = operator_pb2.ListWorkersRequest()
+    return list(daemon.ask("Operator/ListWorkers", request, operator_pb2.ListWorkersResponse).workers)
+
+
+def processes(text: str) -> list[int]:
+    """The processes of this machine whose command line has a text."""
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes()
+        except OSError:
+            continue
+        if text.encode() in command:
+            found.append(int(path.parent.name))
+    return found
+
+
+def follow(_: Catalog) -> None:
+    """Have a session take every newer catalog."""
+
+
+def is_ticking(path: Path) -> bool:
+    """Whether a tool has counted in a file."""
+    return path.exists() and path.stat().st_size > 3
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition that no event tells of."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_tools_are_those_of_the_server_and_it_starts_at_its_first_call(daemon: RunningDaemon) -> None:
+    serve(daemon)
+    async with daemon.connect() as session:
+        catalog = session.catalog
+        assert catalog.problems == ()
+        assert all(name.startswith("plain_") for name in catalog.tools)
+        echo, add = catalog.tools["plain_echo"], catalog.tools["plain_add"]
+        assert (echo.description, echo.title, echo.scope) == ("Return a text.", "Say it again", "plain")
+        assert (echo.read_only, echo.destructive, echo.idempotent) == (True, False, True)
+        assert echo.input_schema["required"] == ["text"]
+        assert add.output_schema == {
+            "type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"],
+        }  # fmt: skip
+        assert workers(daemon) == []
+        await until(lambda: processes(str(daemon.project)) == [])  # the one that was asked for its tools
+        assert await text_of(session, "plain_echo", text="ünï") == "ünï"
+        outcome = await session.call("plain_add", {"a": 1, "b": 2})
+        assert (outcome.details, outcome.structured) == ({"sum": 3}, True)
+        assert len(workers(daemon)) == len(processes(str(daemon.project))) == 1
+    async with daemon.connect() as session:
+        assert "plain_echo" in session.catalog.tools
+        assert len(workers(daemon)) == 1, "it was described a second time"
+
+
+@pytest.mark.slow
+async def test_content_and_failures_are_as_the_server_sends_them(daemon: RunningDaemon) -> None:
+    serve(daemon)
+    async with daemon.connect() as session:
+        picture, link, unknown = (await session.call("plain_picture")).content
+        assert isinstance(picture, ImageData)
+        assert (picture.mime_type, len(picture.data)) == ("image/png", 70)
+        assert link == ResourceLink("https://example.org/a", "a", "text/html")
+        assert unknown == Text("(content of the type 'new', which is not shown)")
+        failed = await session.call("plain_fails")
+        assert (failed.kind, failed.text) == ("tool_error", "it failed")
+        refused = await session.call("plain_refuses")
+        assert (refused.kind, refused.text) == ("tool_error", "there is no refuses (code -32602)")
+        without = await session.call("plain_echo")
+        assert (without.kind, without.cause) == ("crashed", "exit 1")
+        assert "KeyError: 'text'" in without.message
+
+
+@pytest.mark.slow
+async def test_sessions_of_a_project_share_one_process_that_keeps_its_state(daemon: RunningDaemon) -> None:
+    serve(daemon)
+    below = daemon.project / "below"
+    below.mkdir()
+    async with daemon.connect() as one, daemon.connect(directory=below) as other:
+        assert await text_of(one, "plain_count") == "1"
+        assert await text_of(other, "plain_count") == "2"
+        roots = json.loads(await text_of(other, "plain_roots"))["roots"]
+        assert [root["uri"] for root in roots] == [daemon.project.as_uri()]
+    assert len(processes(str(daemon.project))) == 1
+
+
+@pytest.mark.slow
+async def test_a_session_s_own_server_ends_with_it(daemon: RunningDaemon) -> None:
+    serve(daemon, entry(options='share = "session"'))
+    async with daemon.connect() as one, daemon.connect() as other:
+        assert [await text_of(session, "plain_count") for session in (one, other, one)] == ["1", "1", "2"]
+        assert len(processes(str(daemon.project))) == 2
+    await until(lambda: not processes(str(daemon.project)))
+
+
+@pytest.mark.slow
+async def test_a_server_of_all_projects_has_none(daemon: RunningDaemon) -> None:
+    program = daemon.project / "plain.py"
+    command = json.dumps([sys.executable, "-I", str(program)])
+    profile = f'[profile.look]\nreadable = ["{program}"]\n'
+    serve(daemon, f'[source.plain]\nmcp = {command}\nshare = "user"\nsandbox = "look"\n', profile)
+    async with daemon.connect() as session:
+        await session.call("plain_writes", {"path": str(daemon.project / "made")})
+        assert json.loads(await text_of(session, "plain_roots"))["roots"][0]["uri"] == "file:///"
+    assert not (daemon.project / "made").exists()
+
+
+async def test_an_aborted_call_ends_its_server_and_the_next_call_has_a_new_one(daemon: RunningDaemon) -> None:
+    """Neither a thread that ignores the cancellation, nor a server that reads nothing, goes on after the outcome."""
+    serve(daemon, before=WRITABLE.format(directory=daemon.directory))
+    async with daemon.connect() as session:
+        for tool in ("tick", "block"):
+            ticks = daemon.directory / f"{tool}.txt"
+            call = session.call(f"plain_{tool}", {"path": str(ticks)})
+            await until(partial(is_ticking, ticks))
+            call.abort("enough")
+            outcome = await call
+            size = ticks.stat().st_size
+            assert (outcome.kind, outcome.stopped) == ("aborted", "killed"), outcome
+            assert "stopped by itself" not in outcome.message
+            assert processes(str(daemon.project)) == []
+            assert await text_of(session, "plain_count") == "1"
+            assert ticks.stat().st_size == size
+
+
+async def test_a_server_that_ends_in_a_call_fails_that_call_alone(daemon: RunningDaemon) -> None:
+    serve(daemon)
+    async with daemon.connect() as session:
+        exited = await session.call("plain_exits")
+        assert (exited.kind, exited.cause) == ("crashed", "exit 3")
+        assert "going" in exited.message
+        killed = await session.call("plain_killed")
+        assert (killed.kind, killed.cause) == ("crashed", "SIGKILL")
+        assert await text_of(session, "plain_count") == "1"
+
+
+@pytest.mark.slow
+async def test_what_a_server_starts_stays_with_it_and_ends_with_its_cell(daemon: RunningDaemon) -> None:
+    serve(daemon)
+    before = set(processes("sleep\x0059"))
+    async with daemon.connect() as session:
+        await text_of(session, "plain_child")
+        assert await text_of(session, "plain_count") == "1"
+        assert await text_of(session, "plain_count") == "2"
+        (child,) = set(processes("sleep\x0059")) - before
+        worker = workers(daemon)[0]
+        assert worker.calls == 3
+        assert (await session.call("plain_killed")).kind == "crashed"
+        assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.slow
+async def test_a_killed_daemon_leaves_no_process_of_a_server(daemon: RunningDaemon) -> None:
+    serve(daemon)
+    before = set(processes("sleep\x0059"))
+    async with daemon.connect() as session:
+        await text_of(session, "plain_child")
+        assert len(processes(str(daemon.project))) == 1
+        daemon.stop(9)
+        await until(lambda: not processes(str(daemon.project)) and set(processes("sleep\x0059")) <= before)
+
+
+@pytest.mark.slow
+async def test_a_server_sees_the_granted_variables_and_its_secrets_are_masked(
+    make_daemon: Callable[..., RunningDaemon],
+) -> None:
+    many = {f"KEY_{number}": f"value-{number}" for number in range(200)}
+    daemon = make_daemon(environment={**many, "HIDDEN_TOKEN": "do-not-show-this"})
+    daemon.start()
+    options = 'env = ["KEY_7"]\nsecrets = ["TOKEN"]'
+    serve(daemon, entry(options=options), '[secrets]\nTOKEN = { env = "HIDDEN_TOKEN" }\n')
+    async with daemon.connect() as session:
+        outcome = await session.call("plain_variables")
+    assert "do-not-show-this" not in repr(outcome)
+    seen = json.loads(outcome.text)
+    assert seen["KEY_7"] == "value-7"
+    assert set(seen) - {"LC_ALL", "LANG"} <= {"HOME", "PATH", "TMPDIR", "TZ", "KEY_7", "TOKEN"}
+
+
+@pytest.mark.slow
+async def test_progress_and_records_reach_the_caller(daemon: RunningDaemon) -> None:
+    serve(daemon)
+    async with daemon.connect() as session:
+        call = session.call("plain_progress")
+        events = [event async for event in call]
+        assert (await call).text == "done"
+    assert [event.message for event in events if isinstance(event, Progress)][-1:] == ["step 2"]
+    assert any("a record" in str(event) for event in events)
+
+
+@pytest.mark.slow
+async def test_hostile_answers_harm_only_their_server(daemon: RunningDaemon) -> None:
+    serve(daemon)
+    async with daemon.connect() as session:
+        assert await text_of(session, "plain_prints") == "printed"
+        assert await text_of(session, "plain_twice") == "first"
+        assert await text_of(session, "plain_echo", text="not the second") == "not the second"
+        assert await text_of(session, "plain_others") == "mine"
+        assert await text_of(session, "plain_echo", text="mine, too") == "mine, too"
+        assert await text_of(session, "plain_flood", count=3000) == "flooded"
+        huge = await session.call("plain_huge", {"mib": 40})
+        assert (huge.kind, huge.cause) == ("crashed", "exit 70")
+        assert "sent a message of more than 32 MiB" in huge.message
+        assert await text_of(session, "plain_count") == "1"
+
+
+@pytest.mark.slow
+async def test_names_that_are_no_names_are_made_some(daemon: RunningDaemon) -> None:
+    serve(daemon, entry("name=\x1b[31mred/../__tool " + "x" * 90))
+    async with daemon.connect() as session:
+        names = [name for name in session.catalog.tools if "red" in name]
+    assert len(names) == 1
+    assert names[0].startswith("plain_31mred_tool_xx")
+    assert len(names[0]) <= 64
+
+
+@pytest.mark.slow
+async def test_only_the_chosen_tools_are_offered(daemon: RunningDaemon) -> None:
+    serve(daemon, entry(options='tools = ["echo", "c*", "gone"]'))
+    async with daemon.connect() as session:
+        assert sorted(session.catalog.tools) == ["plain_child", "plain_count", "plain_echo"]
+        (problem,) = session.catalog.problems
+    assert problem.message.startswith("tools has 'gone', which the server does not offer; it has echo, add")
+
+
+@pytest.mark.slow
+async def test_a_server_that_does_not_start_is_a_problem_with_its_last_words(daemon: RunningDaemon) -> None:
+    serve(
+        daemon,
+        entry("exit=4")
+        + '[source.missing]\nmcp = ["no-such-program"]\n[source.held]\nmcp = ["docker", "run", "x"]\n',
+    )
+    async with daemon.connect() as session:
+        found = {Path(problem.path).stem: problem.message for problem in session.catalog.problems}
+        assert session.catalog.tools == {}
+    assert (
+        found["plain"]
+        == "the process exited with status 4 while it was loaded\ncannot start\n"
+        + found["plain"].splitlines()[-1]
+    )
+    assert (
+        found["missing"]
+        == "the server did not start: no-such-program cannot be started: No such file or directory"
+    )
+    assert "gives whoever reaches it the whole machine" in found["held"]
+
+
+async def test_a_rule_by_name_gives_a_tool_no_other_cell_than_its_server_s(daemon: RunningDaemon) -> None:
+    serve(
+        daemon,
+        entry()
+        + "[tool.plain_echo]\nnetwork = true\n[tool.plain_count]\nmemory = '64MiB'\n[tool.plain_pid]\ntimeout = '5s'\n",
+    )
+    async with daemon.connect() as session:
+        for tool in ("plain_echo", "plain_count"):
+            refused = await session.call(tool, {})
+            assert (refused.kind, refused.cause) == ("refused", "needs_grant"), refused
+            assert "[source.plain]" in refused.message
+        assert (await session.call("plain_pid")).ok
+
+
+@pytest.mark.slow
+async def test_limits_of_a_source_are_those_of_its_cell(daemon: RunningDaemon) -> None:
+    serve(daemon, entry(options='timeout = "300ms"\nread_only = true'))
+    async with daemon.connect() as session:
+        outcome = await session.call("plain_slow", {"seconds": 50})
+        assert (outcome.kind, outcome.stopped) == ("timed_out", "killed"), outcome
+        assert processes(str(daemon.project)) == []
+        written = await session.call("plain_writes", {"path": str(daemon.project / "made")})
+        assert not written.ok
+    assert not (daemon.project / "made").exists()
+
+
+async def test_a_project_cannot_define_a_server(daemon: RunningDaemon) -> None:
+    """Neither by its own configuration, nor by a file with the suffix of an entry, nor by one that hosts read."""
+    serve(daemon, before='trust = "confined"\n[source.unused]\ndirectory = "/nowhere"\n', text=" ")
+    mark = daemon.project / "started"
+    command = ["touch", str(mark)]
+    (daemon.project / ".toolcell" / "config.toml").write_text(f"[source.evil]\nmcp = {json.dumps(command)}\n")
+    (daemon.project / ".mcp.json").write_text(
+        json.dumps({"mcpServers": {"evil": {"command": "touch", "args": [str(mark)]}}})
+    )
+    made = json.dumps({"name": "evil", "command": command, "tools": []})
+    for place in ("tools", "plugins"):
+        directory = daemon.project / ".toolcell" / place
+        directory.mkdir(exist_ok=True)
+        (directory / "evil.mcp").write_text(made)
+    async with daemon.connect() as session:
+        assert session.catalog.tools == {}
+        assert any("unknown key" in problem.message for problem in session.catalog.problems)
+    assert not mark.exists()
+
+
+@pytest.mark.slow
+async def test_saving_a_neighbour_starts_no_server_anew_and_a_change_of_its_entry_does(
+    daemon: RunningDaemon,
+) -> None:
+    serve(daemon)
+    async with daemon.connect(on_catalog=follow) as session:
+        first = await text_of(session, "plain_pid")
+        daemon.tool("other", "from toolcell import tool\n\n@tool\ndef other() -> str:\n    return 'a'\n")
+        await until(lambda: "other" in session.catalog.tools)
+        assert await text_of(session, "plain_pid") == first
+        await text_of(session, "plain_count")
+        daemon.config.write_text(entry(options='tools = ["count", "pid"]'))
+        daemon.reload()
+        await until(lambda: "plain_echo" not in session.catalog.tools)
+        assert await text_of(session, "plain_count") == "1"
