@@ -245,9 +245,10 @@ first-hour: $(READY) $(VENV)/engines/ready ## docs/first-hour.md and docs/abort.
 	@mv $(VENV)/first-hour.md docs/first-hour.md
 	@$(BIN)/python -m tests.first_hour.picture
 
-pictures: $(READY) ## every command at 60, 80 and 200 columns, light and dark, as contact sheets in build/pictures; some minutes
+pictures: $(READY) ## every command at 60, 80 and 200 columns, light and dark, as contact sheets in build/pictures, and docs/top.svg; some minutes
 	@$(INSTALL) --group pictures
 	@$(BIN)/python -m tests.cli.pictures build/pictures
+	@$(BIN)/python -m tests.cli.pictures.top
 
 clean: ## remove everything that make made, environments too
 	rm -rf .venv .venv-* build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

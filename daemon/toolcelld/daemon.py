@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -64,6 +65,8 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS: Final = 10.0
 """Seconds for running calls when the daemon stops; the unit's TimeoutStopSec is longer."""
+DEATHS_MAX: Final = 100
+"""Of the last deaths that are in memory; the records have more."""
 IDLE_CHECKS: Final = 10
 """Checks for open sessions within the idle time."""
 
@@ -176,6 +179,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self.sessions.recent,
             self.services.happenings,
         )
+        self.deaths: deque[OperatorEvent] = deque(maxlen=DEATHS_MAX)
+        """The last workers that died by a crash or a limit, the newest last."""
         self._why = "it failed"  # it was stopped
 
     @property
@@ -242,7 +247,10 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     def _worker_changed(self, worker: Worker) -> None:
         self.sessions.on_worker_changed(worker)
         if worker.state is WorkerState.DEAD:
-            self.services.happenings.publish(_death(worker))
+            death = _death(worker)
+            if "cause" in death.details:
+                self.deaths.append(death)
+            self.services.happenings.publish(death)
             if worker.exit is not None and worker.exit.stack:
                 stack = "; ".join(worker.exit.stack)
                 logger.info("%s was ended by %s: %s", worker.id, worker.exit.cause(), stack)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -115,3 +116,62 @@ async def test_calls_to_abort_are_chosen_in_one_way(daemon: RunningDaemon) -> No
             with pytest.raises(Refused) as refused:
                 await operator.ask(operator.operator.AbortCalls, request)
             assert refused.value.code == code
+
+
+async def test_what_goes_on_is_asked_for_with_any_values(daemon: RunningDaemon) -> None:
+    daemon.tool("talk", TOOLS)
+    hostile = "[b]\x1b[31m\0\n\u202e%'\"" * 10
+    async with daemon.connect() as session, daemon.operate() as operator:
+        assert (await session.call("talk_says", {"text": "one"})).ok
+        for name in ("", "calls", "workers", "sessions", "tools", "deaths"):
+            for sort in (
+                "",
+                "age",
+                "processor",
+                "memory",
+                "output",
+                "calls",
+                "failed",
+                "time",
+                "name",
+                hostile,
+            ):
+                request = op.GetActivityRequest(list=name, sort=sort, limit=2**32 - 1)
+                answer = await operator.ask(operator.operator.GetActivity, request)
+                assert answer.status.pid == daemon.pid
+                assert answer.host.memory_bytes > answer.host.memory_available_bytes > 0
+            request = op.GetActivityRequest(list=name, filter=hostile)
+            assert (await operator.ask(operator.operator.GetActivity, request)).found == 0
+        shown = await operator.ask(
+            operator.operator.GetActivity, op.GetActivityRequest(list="tools", filter="TALK_s")
+        )
+        assert [(row.tool, row.calls >= 1, row.last) for row in shown.tools] == [("talk_says", True, "ok")]
+        for request in (
+            op.GetActivityRequest(list="call"),
+            op.GetActivityRequest(list=hostile * 100),
+            op.GetActivityRequest(list="calls", filter="x" * 201),
+        ):
+            with pytest.raises(Refused) as refused:
+                await operator.ask(operator.operator.GetActivity, request)
+            assert refused.value.reason == "bad_request"
+
+
+async def test_who_stops_waiting_for_a_look_leaves_it_to_the_others(daemon: RunningDaemon) -> None:
+    daemon.tool("waits", WAITS)
+    async with daemon.connect() as session, daemon.operate() as operator:
+        call = session.call("waits_one")
+        request = op.GetActivityRequest(list="calls")
+
+        def ask() -> asyncio.Future[op.GetActivityResponse]:
+            return asyncio.ensure_future(operator.ask(operator.operator.GetActivity, request))
+
+        looks = [ask() for _ in range(100)]
+        for look in looks[::2]:
+            look.cancel()
+        for answer in await asyncio.gather(*looks[1::2]):
+            assert answer.found == 1
+        await asyncio.gather(*looks, return_exceptions=True)
+        while not (await ask()).calls[0].usage.memory_bytes:
+            await asyncio.sleep(0.1)
+        call.abort()
+        assert (await call).cause == "client"

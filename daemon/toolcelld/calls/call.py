@@ -117,17 +117,22 @@ class Call(Machine[CallState, CallEvent]):
         """The outcome; None before the end, and for a refused call."""
         return self.ending if isinstance(self.ending, Outcome) else None
 
+    @property
+    def shown_state(self) -> str:
+        """Its state as the contract names it: "waiting", "running", "aborting" or "ended"."""
+        run = self.run
+        return SHOWN.get(self.state, "running" if run is None or run.wish is None else "aborting")
+
     def summary(self) -> CallSummary:
         """Return a snapshot for lists of calls."""
         request, plan, run = self.request, self.plan, self.run
-        running = "running" if run is None or run.wish is None else "aborting"
         return CallSummary(
             self.id,
             self.session.id,
             request.tool,
             plan.tool.file.path if plan is not None else "",
             plan.tool.file.digest if plan is not None else "",
-            SHOWN.get(self.state, running),
+            self.shown_state,
             run.worker.id if run is not None else "",
             request.agent,
             request.agent_name,

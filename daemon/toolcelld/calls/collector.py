@@ -227,6 +227,11 @@ class OutputCollector:
 
     # The tool prints
 
+    @property
+    def printed_bytes(self) -> int:
+        """What the tool has printed so far."""
+        return sum(stream.capture.total_bytes for stream in self._streams.values())
+
     def on_output(self, source: Source, data: bytes) -> bool:
         """Take what the tool has printed; return whether reading is to pause."""
         stream = self._streams.get(source)

@@ -112,6 +112,11 @@ class Run:
         """Whether the worker still belongs to this call."""
         return self.call.state in WITH_WORKER
 
+    @property
+    def printed_bytes(self) -> int:
+        """What its tool has printed so far."""
+        return self._collector.printed_bytes if self._collector is not None else 0
+
     # The beginning
 
     def begin(self) -> None:

@@ -17,8 +17,6 @@ from toolcelld.records.ledger import UNRECORDED
 from toolcelld.records.query import CallFilter, EventFilter
 from toolcelld.rpc.messages.encoding import call_info, timestamp
 
-__all__ = ["History"]
-
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
 REASONS: Final = frozenset(RefusalReason)
@@ -123,7 +121,7 @@ class History:
             _seconds(request.until),
         )
         found = await self._daemon.records.events(wanted, _limit(request.limit))
-        return pb.ListEventsResponse(events=map(_event, found))
+        return pb.ListEventsResponse(events=map(encode_event, found))
 
     async def watch(self, request: pb.WatchEventsRequest) -> AsyncIterator[pb.WatchEventsResponse]:
         """Yield each new event that is asked for."""
@@ -137,7 +135,7 @@ class History:
                     continue
                 kind = DECISION if happening.type.startswith(DECISION) else happening.type
                 if request.type in ("", kind, happening.type):
-                    yield _event(happening)
+                    yield encode_event(happening)
 
 
 def _limit(asked: int) -> int:
@@ -160,7 +158,8 @@ def _call_filter(request: pb.ListCallsRequest) -> CallFilter:
     )
 
 
-def _event(event: OperatorEvent) -> pb.WatchEventsResponse:
+def encode_event(event: OperatorEvent) -> pb.WatchEventsResponse:
+    """An event, for operators."""
     texts: dict[str, Any] = {
         name: getattr(event, name).encode(errors="backslashreplace").decode()
         for name in ("type", "session_id", "call_id", "worker_id", "tool", "message")

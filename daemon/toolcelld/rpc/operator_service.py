@@ -16,6 +16,7 @@ from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
+from toolcelld.daemon import Daemon
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.event_log import LogLine, log_place
 from toolcelld.files.looks import look
@@ -23,6 +24,7 @@ from toolcelld.lifecycle import DaemonState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
+from toolcelld.rpc.activity import Activity
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, pin_of, refusals
 from toolcelld.rpc.doctor import (
     diagnose,
@@ -32,7 +34,13 @@ from toolcelld.rpc.doctor import (
     look_at_records,
 )
 from toolcelld.rpc.messages.decoding import PROTOCOL
-from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
+from toolcelld.rpc.messages.encoding import (
+    call_info,
+    encode_problem,
+    encode_session,
+    encode_worker,
+    timestamp,
+)
 from toolcelld.rpc.preparation import prepare, remove_unused
 from toolcelld.rpc.steering import Context, Steering, encode_disabled, encode_quarantined
 from toolcelld.rpc.trust_request import TrustRequest, check_owners, encode_trusted, is_of
@@ -48,6 +56,10 @@ SUBJECT_LETTERS_MAX: Final = 4096
 
 class Operator(Steering):
     """The service for operators."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        super().__init__(daemon)
+        self._activity = Activity(daemon)
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.GetStatusResponse:
         daemon = self._daemon
@@ -83,22 +95,17 @@ class Operator(Steering):
             notices=self._notices,
         )
 
+    async def GetActivity(self, request: pb.GetActivityRequest, context: Context) -> pb.GetActivityResponse:
+        async with refusals(context):
+            return await self._activity.answer(request, await self.GetStatus(pb.GetStatusRequest(), context))
+        raise AssertionError
+
     async def ListSessions(
         self, request: pb.ListSessionsRequest, context: Context
     ) -> pb.ListSessionsResponse:
         return pb.ListSessionsResponse(
             sessions=[
-                pb.SessionInfo(
-                    session_id=session.id,
-                    state=session.state.value,
-                    agent=session.agent,
-                    directory=session.directory,
-                    opened=timestamp(session.opened_at),
-                    calls=len(session.calls),
-                    generation=session.catalog.generation,
-                    calls_ended=session.calls_ended,
-                    retained_bytes=max(session.outbox.retained_bytes, 0),
-                )
+                encode_session(session)
                 for session in self._sessions.all
                 if session.id.startswith(request.session_id)
             ]
@@ -107,25 +114,7 @@ class Operator(Steering):
     async def ListWorkers(self, request: pb.ListWorkersRequest, context: Context) -> pb.ListWorkersResponse:
         return pb.ListWorkersResponse(
             workers=[
-                pb.WorkerInfo(
-                    worker_id=worker.id,
-                    state=worker.state.value,
-                    path=worker.spec.file.path,
-                    pid=worker.pid,
-                    keeper_pid=worker.keeper_pid,
-                    calls=worker.calls,
-                    started=timestamp(worker.started_at),
-                    since=timestamp(worker.since),
-                    call_id=worker.call_id,
-                    session_id=worker.spec.owner if worker.spec.serial else "",
-                    isolation="session"
-                    if worker.spec.serial and worker.spec.owner
-                    else "call"
-                    if worker.spec.fresh
-                    else "worker",
-                    memory_bytes=resident_memory(worker.pid)[0],
-                    directory=worker.spec.directory,
-                )
+                encode_worker(worker, resident_memory(worker.pid)[0])
                 for worker in self._services.pool.workers
             ],
             quarantined=map(encode_quarantined, self._services.pool.quarantine.all),

@@ -125,7 +125,7 @@ class Steering(rpc.OperatorServicer):
                     "for the next one it is disabled. See its log for the reason.",
                     field="tool",
                 )
-            await self._tell("enable", tool.name, tool.reason)
+            await self._tell("enable", tool.name, in_a_line(request.reason) or tool.reason)
             return pb.EnableToolResponse(enabled=encode_disabled(tool))
         raise AssertionError
 
@@ -137,7 +137,7 @@ class Steering(rpc.OperatorServicer):
     async def RestartWorkers(
         self, request: pb.RestartWorkersRequest, context: Context
     ) -> pb.RestartWorkersResponse:
-        paths = self._paths_of(request.tool)
+        paths = {request.tool, *self._paths_of(request.tool)}
         retired = retiring = 0
         for worker in self._services.pool.workers:
             if worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
@@ -148,7 +148,9 @@ class Steering(rpc.OperatorServicer):
                 retired += 1
             else:
                 retiring += 1
-        self._services.decision("restart", f"{retired + retiring} workers", tool=request.tool)
+        reason = in_a_line(request.reason)
+        text = f"{retired + retiring} workers{reason and ': '}{reason}"
+        self._services.decision("restart", text, tool=request.tool)
         return pb.RestartWorkersResponse(retired=retired, retiring=retiring)
 
     async def QuarantineTool(

@@ -509,6 +509,396 @@ class WorkerInfo(_message.Message):
 Global___WorkerInfo: _TypeAlias = WorkerInfo  # noqa: Y015
 
 @_typing.final
+class GetActivityRequest(_message.Message):
+    """Requests what goes on now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIST_FIELD_NUMBER: _builtins.int
+    SORT_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    list: _builtins.str
+    """Which list: "calls" (that wait or run), "workers", "sessions", "tools" (that were called in the last minutes, or are
+    disabled) or "deaths" (of workers by a crash or a limit, the last 100 since the daemon was started); empty: none, only the figures.
+    """
+    sort: _builtins.str
+    """What comes first: "age" (the oldest; the newest of deaths), "processor", "memory", "output", "calls", "failed",
+    "time" (the slowest tool), "name". Empty, or what the list does not have, is "age", and "calls" for tools.
+    """
+    filter: _builtins.str
+    """Only rows that have this text in an id, a name, a state, an agent, a path or a directory, whatever its case; at most
+    200 characters.
+    """
+    limit: _builtins.int
+    """The maximum number of rows, up to 1000; 0 is 100."""
+    def __init__(
+        self,
+        *,
+        list: _builtins.str = ...,
+        sort: _builtins.str = ...,
+        filter: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "limit", b"limit", "list", b"list", "sort", b"sort"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetActivityRequest: _TypeAlias = GetActivityRequest  # noqa: Y015
+
+@_typing.final
+class GetActivityResponse(_message.Message):
+    """What goes on now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class CallsByStateEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class WorkersByStateEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class OutcomesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    CALLS_BY_STATE_FIELD_NUMBER: _builtins.int
+    WORKERS_BY_STATE_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    DEATHS_FIELD_NUMBER: _builtins.int
+    FOUND_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    DIED_FIELD_NUMBER: _builtins.int
+    deaths: _builtins.int
+    """Workers that died by a crash or a limit in the last five minutes, up to 100."""
+    found: _builtins.int
+    """How many rows fit the filter; more than there are rows if the limit cut them off."""
+    @_builtins.property
+    def status(self) -> Global___GetStatusResponse:
+        """The daemon."""
+
+    @_builtins.property
+    def host(self) -> Global___HostFigures:
+        """Its host."""
+
+    @_builtins.property
+    def calls_by_state(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Calls that wait or run, by their state."""
+
+    @_builtins.property
+    def workers_by_state(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Workers, by their state."""
+
+    @_builtins.property
+    def outcomes(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Calls that have ended, or were refused, since `window`, by the kind of their outcome in lower case, or "refused"."""
+
+    @_builtins.property
+    def window(self) -> _timestamp_pb2.Timestamp:
+        """The begin of these: five minutes ago, or later where so many calls have ended that earlier ones are not in memory."""
+
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallActivity]:
+        """The rows of "calls"."""
+
+    @_builtins.property
+    def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkerActivity]:
+        """The rows of "workers"."""
+
+    @_builtins.property
+    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionInfo]:
+        """The rows of "sessions"."""
+
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolActivity]:
+        """The rows of "tools"."""
+
+    @_builtins.property
+    def died(self) -> _containers.RepeatedCompositeFieldContainer[Global___WatchEventsResponse]:
+        """The rows of "deaths"."""
+
+    def __init__(
+        self,
+        *,
+        status: Global___GetStatusResponse | None = ...,
+        host: Global___HostFigures | None = ...,
+        calls_by_state: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        workers_by_state: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        outcomes: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        window: _timestamp_pb2.Timestamp | None = ...,
+        deaths: _builtins.int = ...,
+        found: _builtins.int = ...,
+        calls: _abc.Iterable[Global___CallActivity] | None = ...,
+        workers: _abc.Iterable[Global___WorkerActivity] | None = ...,
+        sessions: _abc.Iterable[Global___SessionInfo] | None = ...,
+        tools: _abc.Iterable[Global___ToolActivity] | None = ...,
+        died: _abc.Iterable[Global___WatchEventsResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "status", b"status", "window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "calls_by_state", b"calls_by_state", "deaths", b"deaths", "died", b"died", "found", b"found", "host", b"host", "outcomes", b"outcomes", "sessions", b"sessions", "status", b"status", "tools", b"tools", "window", b"window", "workers", b"workers", "workers_by_state", b"workers_by_state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetActivityResponse: _TypeAlias = GetActivityResponse  # noqa: Y015
+
+@_typing.final
+class HostFigures(_message.Message):
+    """The host of a daemon, and what the daemon's own process uses."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESSORS_FIELD_NUMBER: _builtins.int
+    PROCESSORS_USED_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    MEMORY_AVAILABLE_BYTES_FIELD_NUMBER: _builtins.int
+    DAEMON_PROCESSORS_FIELD_NUMBER: _builtins.int
+    DAEMON_DESCRIPTORS_FIELD_NUMBER: _builtins.int
+    processors: _builtins.int
+    """Processors that the daemon may use."""
+    processors_used: _builtins.float
+    """Of all processors of the host, how many were in use since the look before; 0 at the first look."""
+    load: _builtins.float
+    """The load of the last minute."""
+    memory_bytes: _builtins.int
+    """Memory of the host."""
+    memory_available_bytes: _builtins.int
+    """Of that, what can be used without swapping."""
+    daemon_processors: _builtins.float
+    """Processors that the daemon itself used since the look before."""
+    daemon_descriptors: _builtins.int
+    """Descriptors that the daemon has open."""
+    def __init__(
+        self,
+        *,
+        processors: _builtins.int = ...,
+        processors_used: _builtins.float = ...,
+        load: _builtins.float = ...,
+        memory_bytes: _builtins.int = ...,
+        memory_available_bytes: _builtins.int = ...,
+        daemon_processors: _builtins.float = ...,
+        daemon_descriptors: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["daemon_descriptors", b"daemon_descriptors", "daemon_processors", b"daemon_processors", "load", b"load", "memory_available_bytes", b"memory_available_bytes", "memory_bytes", b"memory_bytes", "processors", b"processors", "processors_used", b"processors_used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostFigures: _TypeAlias = HostFigures  # noqa: Y015
+
+@_typing.final
+class CallActivity(_message.Message):
+    """A call that waits or runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    OUTPUT_BYTES_FIELD_NUMBER: _builtins.int
+    output_bytes: _builtins.int
+    """Bytes that it has printed."""
+    @_builtins.property
+    def call(self) -> _toolcell_pb2.CallInfo:
+        """The call."""
+
+    @_builtins.property
+    def usage(self) -> Global___Usage:
+        """What its worker uses; absent while it waits."""
+
+    def __init__(
+        self,
+        *,
+        call: _toolcell_pb2.CallInfo | None = ...,
+        usage: Global___Usage | None = ...,
+        output_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "output_bytes", b"output_bytes", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallActivity: _TypeAlias = CallActivity  # noqa: Y015
+
+@_typing.final
+class Usage(_message.Message):
+    """What the processes of a worker use, without those of Toolcell itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESSORS_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
+    PROCESSOR_SECONDS_FIELD_NUMBER: _builtins.int
+    processors: _builtins.float
+    """Processors in use since the look before; at the first look since the worker was started."""
+    memory_bytes: _builtins.int
+    """Resident memory that would be free without them; pages that they share count once for each."""
+    tasks: _builtins.int
+    """Processes and threads."""
+    processor_seconds: _builtins.float
+    """Processor time of all that are or were among them, in seconds."""
+    def __init__(
+        self,
+        *,
+        processors: _builtins.float = ...,
+        memory_bytes: _builtins.int = ...,
+        tasks: _builtins.int = ...,
+        processor_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory_bytes", b"memory_bytes", "processor_seconds", b"processor_seconds", "processors", b"processors", "tasks", b"tasks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Usage: _TypeAlias = Usage  # noqa: Y015
+
+@_typing.final
+class WorkerActivity(_message.Message):
+    """A worker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool of its call, or the name of its file."""
+    @_builtins.property
+    def worker(self) -> Global___WorkerInfo:
+        """The worker. Its `memory_bytes` is 0 here; see `usage`."""
+
+    @_builtins.property
+    def usage(self) -> Global___Usage:
+        """What it uses; absent while it starts, and beyond the first 256 workers, of which those with a call come first."""
+
+    def __init__(
+        self,
+        *,
+        worker: Global___WorkerInfo | None = ...,
+        usage: Global___Usage | None = ...,
+        tool: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage", "worker", b"worker"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tool", b"tool", "usage", b"usage", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkerActivity: _TypeAlias = WorkerActivity  # noqa: Y015
+
+@_typing.final
+class ToolActivity(_message.Message):
+    """A tool and its calls since `window`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    MEDIAN_SECONDS_FIELD_NUMBER: _builtins.int
+    SLOW_SECONDS_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    DISABLED_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """Its name."""
+    calls: _builtins.int
+    """Calls that have ended or were refused."""
+    failed: _builtins.int
+    """Of these, those that did not end with "ok"."""
+    open: _builtins.int
+    """Calls that wait or run."""
+    median_seconds: _builtins.float
+    """The median time that ended calls had a worker, in seconds."""
+    slow_seconds: _builtins.float
+    """The time that 95 of 100 did not pass."""
+    last: _builtins.str
+    """How the last one ended, as "kind" or "kind (cause)"; empty if none has."""
+    disabled: _builtins.bool
+    """Whether an operator has disabled it."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        calls: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        open: _builtins.int = ...,
+        median_seconds: _builtins.float = ...,
+        slow_seconds: _builtins.float = ...,
+        last: _builtins.str = ...,
+        disabled: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "disabled", b"disabled", "failed", b"failed", "last", b"last", "median_seconds", b"median_seconds", "open", b"open", "slow_seconds", b"slow_seconds", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolActivity: _TypeAlias = ToolActivity  # noqa: Y015
+
+@_typing.final
 class ListCallsRequest(_message.Message):
     """Requests calls. Of a filter that is not set, all are."""
 
@@ -1146,16 +1536,20 @@ class RestartWorkersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOOL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
-    """Only workers of this tool's file; empty is all."""
+    """Only workers of this tool's file, or of the file with this path; empty is all."""
+    reason: _builtins.str
+    """Why, for the audit. At most 200 characters are kept."""
     def __init__(
         self,
         *,
         tool: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1260,16 +1654,20 @@ class EnableToolRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOOL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """Its name."""
+    reason: _builtins.str
+    """Why, for the audit; empty: the audit has the reason for which it was disabled. At most 200 characters are kept."""
     def __init__(
         self,
         *,
         tool: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

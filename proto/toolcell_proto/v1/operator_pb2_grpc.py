@@ -50,6 +50,11 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListWorkersRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListWorkersResponse.FromString,
                 _registered_method=True)
+        self.GetActivity = channel.unary_unary(
+                '/toolcell.v1.Operator/GetActivity',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.GetActivityRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.GetActivityResponse.FromString,
+                _registered_method=True)
         self.ListCalls = channel.unary_unary(
                 '/toolcell.v1.Operator/ListCalls',
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListCallsRequest.SerializeToString,
@@ -182,6 +187,14 @@ class OperatorServicer(object):
 
     def ListWorkers(self, request, context):
         """Lists the workers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetActivity(self, request, context):
+        """Returns what goes on now: the figures of the daemon and its host, and one list, sorted, of bounded length. Made to be
+        asked every second or two: what workers use is measured twice a second at most, however many ask.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -363,6 +376,11 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.ListWorkers,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListWorkersRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListWorkersResponse.SerializeToString,
+            ),
+            'GetActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetActivity,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.GetActivityRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.GetActivityResponse.SerializeToString,
             ),
             'ListCalls': grpc.unary_unary_rpc_method_handler(
                     servicer.ListCalls,
@@ -557,6 +575,33 @@ class Operator(object):
             '/toolcell.v1.Operator/ListWorkers',
             toolcell__proto_dot_v1_dot_operator__pb2.ListWorkersRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.ListWorkersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/GetActivity',
+            toolcell__proto_dot_v1_dot_operator__pb2.GetActivityRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.GetActivityResponse.FromString,
             options,
             channel_credentials,
             insecure,

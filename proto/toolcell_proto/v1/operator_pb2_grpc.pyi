@@ -24,6 +24,10 @@ class OperatorStub:
     """Lists the sessions."""
     ListWorkers: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListWorkersRequest, _operator_pb2.ListWorkersResponse]
     """Lists the workers."""
+    GetActivity: _aio.UnaryUnaryMultiCallable[_operator_pb2.GetActivityRequest, _operator_pb2.GetActivityResponse]
+    """Returns what goes on now: the figures of the daemon and its host, and one list, sorted, of bounded length. Made to be
+    asked every second or two: what workers use is measured twice a second at most, however many ask.
+    """
     ListCalls: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListCallsRequest, _operator_pb2.ListCallsResponse]
     """Lists running calls, and those that have ended, also under earlier daemons, as far as the records go."""
     FollowCalls: _aio.UnaryStreamMultiCallable[_operator_pb2.FollowCallsRequest, _operator_pb2.FollowCallsResponse]
@@ -105,6 +109,16 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_operator_pb2.ListWorkersRequest, _abc.Awaitable[_operator_pb2.ListWorkersResponse]],
     ) -> _abc.Awaitable[_operator_pb2.ListWorkersResponse]:
         """Lists the workers."""
+
+    @_abc_1.abstractmethod
+    def GetActivity(
+        self,
+        request: _operator_pb2.GetActivityRequest,
+        context: _aio.ServicerContext[_operator_pb2.GetActivityRequest, _abc.Awaitable[_operator_pb2.GetActivityResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.GetActivityResponse]:
+        """Returns what goes on now: the figures of the daemon and its host, and one list, sorted, of bounded length. Made to be
+        asked every second or two: what workers use is measured twice a second at most, however many ask.
+        """
 
     @_abc_1.abstractmethod
     def ListCalls(

@@ -240,6 +240,25 @@ def ps(context: CommandContext) -> None:
     """List the worker processes."""
 
 
+@verb(app, "operation.top.top.top")
+def top(
+    context: CommandContext,
+    shown: Annotated[
+        str, Option("--list", metavar="LIST", help="calls, workers, sessions, tools or deaths.")
+    ] = "calls",
+    sort: Annotated[
+        str, Option(metavar="KEY", help="age, processor, memory, output, calls, failed, time or name.")
+    ] = "",
+    text: Annotated[str, Option("--filter", metavar="TEXT", help="Only rows with this text.")] = "",
+    limit: Limit = None,
+    every: Annotated[
+        float | None, Option(metavar="S", parser=seconds, help="Look every S seconds; default: 1.")
+    ] = None,
+    once: Annotated[bool, Option("--once", help="Print one table and end.")] = False,
+) -> None:
+    """Watch what goes on: calls, workers, sessions, tools and deaths, with keys that steer them."""
+
+
 @verb(app, "calls.output.output")
 def output(
     context: CommandContext,

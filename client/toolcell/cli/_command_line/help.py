@@ -21,7 +21,18 @@ NAME_COLUMNS_MAX: Final = 30
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Run tools": ("call", "tools", "output"),
     "Write tools": ("new", "init", "prepare", "check", "dev", "test"),
-    "See what happens": ("status", "calls", "logs", "log-level", "sessions", "ps", "events", "audit", "ui"),
+    "See what happens": (
+        "status",
+        "top",
+        "calls",
+        "logs",
+        "log-level",
+        "sessions",
+        "ps",
+        "events",
+        "audit",
+        "ui",
+    ),
     "Act on what runs": (
         "abort",
         "disable",
@@ -70,6 +81,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "logs": ("toolcell logs --follow", "toolcell logs word_count -n 20", "toolcell logs --since 10m"),
     "sessions": ("toolcell sessions", "toolcell sessions 5b77"),
     "ps": ("toolcell ps", "toolcell ps --json"),
+    "top": ("toolcell top", "toolcell top --list tools --sort failed", "toolcell top --once"),
     "abort": ("toolcell abort 8c1d", 'toolcell abort --tool crawl --reason "the site is down"'),
     "disable": ('toolcell disable crawl --reason "the site is down"',),
     "enable": ("toolcell enable crawl",),

@@ -48,6 +48,7 @@ class OperatorMethods:
     GetStatus: Final = _operator("GetStatus", op.GetStatusRequest, op.GetStatusResponse)
     ListSessions: Final = _operator("ListSessions", op.ListSessionsRequest, op.ListSessionsResponse)
     ListWorkers: Final = _operator("ListWorkers", op.ListWorkersRequest, op.ListWorkersResponse)
+    GetActivity: Final = _operator("GetActivity", op.GetActivityRequest, op.GetActivityResponse)
     ListCalls: Final = _operator("ListCalls", op.ListCallsRequest, op.ListCallsResponse)
     FollowCalls: Final = _operator("FollowCalls", op.FollowCallsRequest, op.FollowCallsResponse)
     ListEvents: Final = _operator("ListEvents", op.ListEventsRequest, op.ListEventsResponse)

@@ -79,7 +79,7 @@ class CallHistory:
         # The mutable state, the newest last, each with its size.
         self._kept: deque[tuple[CallSummary, int]] = deque()
         self.size_bytes = 0
-        self.added = 0
+        self.added = self.refused = 0
         self.feed: SimpleQueue[object] | None = None
         """Where the records take accepted and ended calls from; None without records."""
         self.journal = NO_FILE
@@ -143,6 +143,12 @@ class CallHistory:
         """Add a call that was not admitted, which does not count as one that has ended."""
         self.add(call)
         self.added -= 1
+        self.refused += 1
+
+    @property
+    def has_dropped(self) -> bool:
+        """Whether older calls were dropped."""
+        return self.added + self.refused > len(self._kept)
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from toolcelld import linux
@@ -134,7 +135,12 @@ class CellProcesses:
 
     def measure(self, tasks_limit: int | None) -> CellUsage:
         """Measure what all but our own use; see `usage.measure`."""
-        return measure(
+        return self.measuring(tasks_limit)()
+
+    def measuring(self, tasks_limit: int | None = None) -> Callable[[], CellUsage]:
+        """Return what measures that, for a thread: what is known of the processes now is in it."""
+        return partial(
+            measure,
             self.builders,
             tasks_limit=tasks_limit,
             templates=len(self.workers) - 1,

@@ -7,6 +7,7 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from toolcell_proto.v1 import operator_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
 from toolcelld.calls.outcomes.history import CallSummary
@@ -14,7 +15,9 @@ from toolcelld.calls.outcomes.outcome import Outcome
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.problem import Problem
 from toolcelld.output.spill import KeptOutput
+from toolcelld.pool.worker import Worker
 from toolcelld.rpc.messages.refusals import encode_refusal
+from toolcelld.sessions.session import Session
 
 PROBLEMS_MAX: Final = 100
 """Of one catalog in a session's stream; `toolcell check` reads them all."""
@@ -184,6 +187,41 @@ def encode_problem(problem: Problem, message_characters_max: int | None = None) 
         reason=problem.reason,
         message=problem.message[:message_characters_max],
         line=problem.line,
+    )
+
+
+def encode_session(session: Session) -> operator_pb2.SessionInfo:
+    """A session, for lists."""
+    return operator_pb2.SessionInfo(
+        session_id=session.id,
+        state=session.state.value,
+        agent=session.agent,
+        directory=session.directory,
+        opened=timestamp(session.opened_at),
+        calls=len(session.calls),
+        generation=session.catalog.generation,
+        calls_ended=session.calls_ended,
+        retained_bytes=max(session.outbox.retained_bytes, 0),
+    )
+
+
+def encode_worker(worker: Worker, memory_bytes: int = 0) -> operator_pb2.WorkerInfo:
+    """A worker, for lists, with the resident memory of its process."""
+    spec = worker.spec
+    return operator_pb2.WorkerInfo(
+        worker_id=worker.id,
+        state=worker.state.value,
+        path=spec.file.path,
+        pid=worker.pid,
+        keeper_pid=worker.keeper_pid,
+        calls=worker.calls,
+        started=timestamp(worker.started_at),
+        since=timestamp(worker.since),
+        call_id=worker.call_id,
+        session_id=spec.owner if spec.serial else "",
+        isolation="session" if spec.serial and spec.owner else "call" if spec.fresh else "worker",
+        memory_bytes=memory_bytes,
+        directory=spec.directory,
     )
 
 
