@@ -30,6 +30,7 @@ from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
 from toolcelld.cell.zygote import Zygote
+from toolcelld.config.last_good import FLAG, load_and_keep, recall
 from toolcelld.config.load import Config, changed_keys, dotted, load
 from toolcelld.environments.builder import Environments
 from toolcelld.environments.engine import ENGINES, engine_here
@@ -37,7 +38,7 @@ from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import Lock, Manager, Manifest
 from toolcelld.environments.programs import programs_of
 from toolcelld.errors import Refusal
-from toolcelld.event_log import LogLevel, OperatorEvent
+from toolcelld.event_log import LogLevel, OperatorEvent, about
 from toolcelld.files.looks import look
 from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
@@ -78,6 +79,7 @@ class DaemonOptions:
     socket: str
     state_directory: str
     config_paths: tuple[str, ...] | None = None  # None: those of the user
+    last_good: bool = False  # whether it starts with those as they were when they had no mistake
     only: tuple[str, ...] = ()  # tool files; empty: all that the sources have
     tests: bool = False  # whether calls run the tests of tools in place of the tools
     idle_exit_seconds: float | None = None
@@ -104,7 +106,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         self.socket = options.socket
         self.started_at = time.time()
         self.environment: Mapping[str, str] = dict(os.environ)
-        self.config = config = self._load_config()
+        self.config_notice = ""  # that the configuration is not what the files say
+        self.config = config = self._load_last_good() if options.last_good else self._load_config()
         self._stopping = asyncio.Event()
         # Cells, and what they get.
         self.groups = cgroups
@@ -253,7 +256,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self.services.happenings.publish(death)
             if worker.exit is not None and worker.exit.stack:
                 stack = "; ".join(worker.exit.stack)
-                logger.info("%s was ended by %s: %s", worker.id, worker.exit.cause(), stack)
+                fields = about(call=worker.call_id, tool=worker.spec.file.stem, worker=worker.id)
+                logger.info("%s was ended by %s: %s", worker.id, worker.exit.cause(), stack, extra=fields)
         elif worker.state is WorkerState.IDLE and not worker.calls:
             self.services.happenings.publish(
                 OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
@@ -261,7 +265,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     def tell_shut_out(self, held: Quarantined) -> None:
         """Log and publish that a file is in quarantine."""
-        logger.warning("%s is in quarantine: %s.", held.path, held)
+        logger.warning("%s is in quarantine: %s.", held.path, held, extra=about(tool=held.stem))
         self.services.happenings.publish(
             OperatorEvent("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
         )
@@ -331,7 +335,23 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     def _load_config(self) -> Config:
         paths = self.options.config_paths
-        loaded = load(paths, required=paths is not None)
+        if paths is None:
+            loaded = load_and_keep(self.options.state_directory, _paths.config_paths())
+        else:
+            loaded = load(paths, required=True)
+        return self._with_options(loaded)
+
+    def _load_last_good(self) -> Config:
+        kept = recall(self.options.state_directory)
+        loaded = kept.load(_paths.config_paths())
+        self.config_notice = (
+            f"The configuration is that of {kept.when}, as the daemon was started with {FLAG}.\n"
+            "Mend the files, as toolcell config check says, then: toolcell reload"
+        )
+        logger.warning("%s", self.config_notice.partition("\n")[0])
+        return self._with_options(loaded)
+
+    def _with_options(self, loaded: Config) -> Config:
         if loaded.held:
             keys = ", ".join(sorted({dotted(each.path) for each in loaded.held}))
             logger.info("%s allows less than is configured: %s", f"[enforce] in {_paths.SYSTEM_CONFIG}", keys)
@@ -340,6 +360,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     async def reload(self) -> tuple[int, int, list[Any]]:
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
         before, self.config = self.config, await asyncio.to_thread(self._load_config)
+        self.config_notice = ""
         changed = changed_keys(before, self.config)
         self.services.decision("reload", f"changed: {', '.join(changed)}" if changed else "nothing changed")
         await asyncio.to_thread(self._fix_programs)

@@ -38,6 +38,8 @@ TEXT_CHARACTERS_MAX: Final = 16 * 1024
 KIND_LINES_MAX: Final = 60
 """Of one kind in a window: what a person reads of it, and a hundredth of what a loop of refused requests makes."""
 WINDOW_SECONDS: Final = 60.0
+FIELDS: Final = ("toolcell_call", "toolcell_tool", "toolcell_session", "toolcell_worker")
+"""What a record may be about: the attributes that `about` sets, which are fields of the journal in capitals."""
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 T = TypeVar("T")
@@ -73,6 +75,11 @@ class OperatorEvent:
     message: str = ""
     details: Mapping[str, str] = field(default_factory=dict[str, str])  # further texts, by their names
     about: object = None  # what it is about, for readers in this process
+
+
+def about(*, call: str = "", tool: str = "", session: str = "", worker: str = "") -> dict[str, str]:
+    """Return what a record is about, for the argument `extra` of a logger."""
+    return dict(zip(FIELDS, (call, tool, session, worker), strict=True))
 
 
 class Broadcast(Generic[T]):
@@ -290,8 +297,15 @@ class LogLevel:
             async for happening, lost in happenings:
                 if lost:
                     logger.debug("%d events were lost", lost)
-                about = (happening.session_id, happening.call_id, happening.worker_id, happening.tool)
-                logger.debug("%s", " ".join(filter(None, (happening.type, *about, happening.message))))
+                ids = (happening.session_id, happening.call_id, happening.worker_id, happening.tool)
+                fields = about(
+                    session=happening.session_id,
+                    call=happening.call_id,
+                    worker=happening.worker_id,
+                    tool=happening.tool,
+                )
+                text = " ".join(filter(None, (happening.type, *ids, happening.message)))
+                logger.debug("%s", text, extra=fields)
 
 
 def log_place(environment: Mapping[str, str]) -> str:

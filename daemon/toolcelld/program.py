@@ -93,6 +93,7 @@ def _run(
 
         _log_to_stderr(verbose=arguments.verbose)
         with older_pollers():
+            from toolcelld.config.last_good import advice
             from toolcelld.config.load import ConfigError
             from toolcelld.daemon import DaemonOptions
             from toolcelld.server import run
@@ -101,6 +102,7 @@ def _run(
             socket=runtime_directory.socket,
             state_directory=state,
             config_paths=(arguments.config,) if arguments.config else None,
+            last_good=arguments.last_good,
             only=tuple(arguments.only),
             tests=arguments.tests,
             idle_exit_seconds=arguments.idle_exit,
@@ -116,17 +118,21 @@ def _run(
                 0
             ]  # an exit from within here becomes part of a group itself in early 3.11
     if mistake is not None:
-        sys.exit(_report(mistake, EXIT_CONFIG))
+        way_out = "" if arguments.last_good or arguments.config else advice(state)
+        sys.exit(_report(mistake, EXIT_CONFIG, way_out))
 
 
 def _log_to_stderr(*, verbose: bool) -> None:
     import logging
 
-    from toolcelld.event_log import OneLineFormatter, log_uncaught_exceptions
+    from toolcelld.event_log import OneLineFormatter, log_place, log_uncaught_exceptions
+    from toolcelld.journald import JournalHandler
 
-    handler = logging.StreamHandler(sys.stderr)
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
     time = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
     handler.setFormatter(OneLineFormatter(f"{time}%(levelname)s %(name)s: %(message)s"))
+    if log_place(os.environ) == "journal":
+        handler = JournalHandler(handler)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
     log_uncaught_exceptions()
 
@@ -137,8 +143,10 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _report(error: BaseException, status: int) -> int:
+def _report(error: BaseException, status: int, way_out: str = "") -> int:
     print(f"toolcelld: {printable(str(error))}", file=sys.stderr)
+    if way_out:
+        print(way_out, file=sys.stderr)
     return status
 
 
@@ -163,7 +171,15 @@ def _parser() -> argparse.ArgumentParser:
         type=os.path.abspath,
         help="directory of outputs and records; default below $XDG_STATE_HOME",
     )
-    parser.add_argument("--config", type=os.path.abspath, help="a configuration file in place of the user's")
+    configured = parser.add_mutually_exclusive_group()
+    configured.add_argument(
+        "--config", type=os.path.abspath, help="a configuration file in place of the user's"
+    )
+    configured.add_argument(
+        "--last-good",
+        action="store_true",
+        help="start with the configuration as it was when it had no mistake",
+    )
     parser.add_argument(
         "--only",
         type=os.path.abspath,

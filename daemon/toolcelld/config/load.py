@@ -67,6 +67,7 @@ __all__ = [
     "changed_keys",
     "dotted",
     "load",
+    "read_file",
     "shown",
 ]
 
@@ -182,7 +183,7 @@ def load(
     config, system = Config(), _of_root()
     for path in _paths.config_paths() if paths is None else paths:
         wanted = required or (bool(named) and os.path.abspath(named or "") == path)
-        raw = instead[path] if path in instead else _read(path, required=wanted)
+        raw = instead[path] if path in instead else read_file(path, required=wanted)
         if raw is not None:
             with _lines_of(path, raw):
                 file = _parse(path, raw)
@@ -205,7 +206,7 @@ def _of_root() -> ConfigFile:
             f"chown root {os.path.dirname(path)} {path} && chmod go-w {os.path.dirname(path)} {path}"
         )
         raise ConfigError(path, [Mistake("", "", problem)])
-    raw = _read(path, required=False)
+    raw = read_file(path, required=False)
     if raw is None:
         return ConfigFile.model_construct()
     with _lines_of(path, raw):
@@ -227,8 +228,8 @@ def _with_line(mistake: Mistake, lines: KeyLines) -> Mistake:
     return replace(mistake, line=lines.of(path))
 
 
-def _read(path: str, *, required: bool) -> bytes | None:
-    """The bytes of a configuration file; None where it is not there and need not be."""
+def read_file(path: str, *, required: bool) -> bytes | None:
+    """The bytes of a configuration file; None where it is not there and need not be. Raises `ConfigError`."""
     try:
         return read_regular(path, FILE_BYTES_MAX)
     except OSError as error:

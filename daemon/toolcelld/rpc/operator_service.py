@@ -92,7 +92,7 @@ class Operator(Steering):
             drained=self._sessions.drained,
             log_level=daemon.log_level.name,
             log_level_until=timestamp(daemon.log_level.until) if daemon.log_level.until else None,
-            notices=self._notices,
+            notices=[*self._notices, *([daemon.config_notice] if daemon.config_notice else [])],
         )
 
     async def GetActivity(self, request: pb.GetActivityRequest, context: Context) -> pb.GetActivityResponse:

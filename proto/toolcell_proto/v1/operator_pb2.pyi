@@ -137,7 +137,9 @@ class GetStatusResponse(_message.Message):
 
     @_builtins.property
     def notices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What is lost of the records of decisions, or cannot be kept, and what to do, for display; empty where all is well."""
+        """What is lost of the records of decisions, or cannot be kept, that an older configuration is in force, and what to do,
+        for display; empty where all is well.
+        """
 
     def __init__(
         self,

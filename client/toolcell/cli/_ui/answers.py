@@ -216,7 +216,7 @@ def _status(found: op.GetStatusResponse | Record) -> Iterator[tuple[str, str]]:
         lost = f", {found.records_lost} could not be written: toolcell doctor" if found.records_lost else ""
         yield "records", f"{format_bytes(found.records_bytes)}{lost}"
     for notice in found.notices:
-        yield "database", clean(notice.replace("\n", " "))
+        yield "notice", clean(notice.replace("\n", " "))
     yield "log", journal if found.log == "journal" else found.log or "where it was started"
     if found.HasField("log_level_until") and (until := time_of(found.log_level_until)):
         yield "log level", f"{found.log_level} until {until.astimezone():%Y-%m-%d %H:%M:%S}"
