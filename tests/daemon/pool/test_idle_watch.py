@@ -42,6 +42,7 @@ class Idle:
     def __init__(self, used: list[int]) -> None:
         self.pid = 1
         self.is_forking = False
+        self.spec: Any = type("Spec", (), {"is_server": False})()
         self.cell: Any = type("Cell", (), {"processes": Processes(used)})()
 
 
