@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 PLAIN: Final = Path(servers.__file__).with_name("plain.py")
 SECONDS_MAX: Final = 40
 WRITABLE: Final = (
-    '[profile.roomy]\nbase = "auto"\nwritable = ["{directory}"]\n[defaults]\nsandbox = "roomy"\n'
+    '[profile.roomy]\nbase = "{base}"\nwritable = ["{directory}"]\n[defaults]\nsandbox = "roomy"\n'
 )
 
 
@@ -156,9 +156,12 @@ async def test_a_server_of_all_projects_has_none(daemon: RunningDaemon) -> None:
     assert not (daemon.project / "made").exists()
 
 
-async def test_an_aborted_call_ends_its_server_and_the_next_call_has_a_new_one(daemon: RunningDaemon) -> None:
+@pytest.mark.parametrize("base", ["strict", pytest.param("baseline", marks=pytest.mark.slow)])
+async def test_an_aborted_call_ends_its_server_and_the_next_call_has_a_new_one(
+    base: str, daemon: RunningDaemon
+) -> None:
     """Neither a thread that ignores the cancellation, nor a server that reads nothing, goes on after the outcome."""
-    serve(daemon, before=WRITABLE.format(directory=daemon.directory))
+    serve(daemon, before=WRITABLE.format(base=base, directory=daemon.directory))
     async with daemon.connect() as session:
         for tool in ("tick", "block"):
             ticks = daemon.directory / f"{tool}.txt"
@@ -357,3 +360,18 @@ async def test_saving_a_neighbour_starts_no_server_anew_and_a_change_of_its_entr
         daemon.reload()
         await until(lambda: "plain_echo" not in session.catalog.tools)
         assert await text_of(session, "plain_count") == "1"
+
+
+@pytest.mark.slow
+async def test_a_server_is_kept_as_long_as_its_source_says(make_daemon: Callable[..., RunningDaemon]) -> None:
+    text = "[daemon]\nworker_idle = '100ms'\n"
+    daemon = make_daemon(config=text)
+    daemon.start()
+    text += entry(name="brief", options='idle = "50ms"') + entry(name="long", options='idle = "1h"')
+    serve(daemon, text + entry(name="usual") + entry(name="ever", options='idle = "off"'))
+    async with daemon.connect() as session:
+        kept = {name: await text_of(session, f"{name}_pid") for name in ("long", "ever")}
+        for name in ("brief", "usual"):
+            await text_of(session, f"{name}_count")
+        await until(lambda: len(processes(str(daemon.project))) == 2)
+        assert {name: await text_of(session, f"{name}_pid") for name in kept} == kept

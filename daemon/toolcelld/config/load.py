@@ -85,7 +85,18 @@ TABLES = frozenset(
 OF_DIRECTORIES = ("directory", "files", "python", "programs", "runtime")
 """Keys of a source that say where its tool files are, and what runs them."""
 OF_SERVERS = frozenset(
-    {"share", "tools", "read_only", "timeout", "memory", "processes", "open_files", "file_size", "disk"}
+    {
+        "share",
+        "tools",
+        "read_only",
+        "idle",
+        "timeout",
+        "memory",
+        "processes",
+        "open_files",
+        "file_size",
+        "disk",
+    }
 )
 """Keys of a source that is an MCP server."""
 

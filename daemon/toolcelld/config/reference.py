@@ -136,6 +136,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "share": "who has one process of it in common: the sessions of a project, all, or nobody",
         "tools": "names and patterns of its tools that are offered; by default all",
         "read_only": "whether it may write nothing in the project",
+        "idle": "after this time without a call it is ended; by default `[daemon] worker_idle`",
         "timeout": "of a call of it, as in `[defaults]`",
         "memory": "memory of the server with all that it starts",
         "processes": "its processes; threads count",

@@ -416,6 +416,7 @@ class SourceSection(Section):
         tuple[str, ...], BeforeValidator(strings("names of tools")), Field(max_length=RULES_MAX)
     ] = ()
     read_only: StrictBool = False
+    kept_seconds: SecondsLimit = Field(default=None, alias="idle")  # without a call, before it is ended
     timeout_seconds: SecondsLimit = Field(default=None, alias="timeout")
     memory_bytes: BytesLimit = Field(default=None, alias="memory")
     processes: CountLimit = None

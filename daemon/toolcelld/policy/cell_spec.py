@@ -38,6 +38,8 @@ class CellSpec:
     interpreter: Interpreter | None = None  # in place of Toolcell's own
     requirements: Requirements = NO_REQUIREMENTS  # of which an environment is built before the cell starts
     secrets: SecretRefs = NO_SECRETS  # whose values become environment variables of the worker only
+    # How long its worker is kept without a call; None is as long as any, infinity for ever.
+    kept_seconds: float | None = field(compare=False, default=None)
     lowered: bool = field(compare=False, default=False)  # whether a call asked for less than its tool may use
     hashed: int = field(init=False, compare=False, repr=False, default=0)
 

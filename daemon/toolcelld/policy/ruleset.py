@@ -12,6 +12,7 @@ A `Ruleset` is a value. A change of any of its parts makes a new one, so a cache
 from __future__ import annotations
 
 import fnmatch
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -256,6 +257,7 @@ class Ruleset:
             project=held.directory if held is not None else "",
             fresh=settings.isolation == "call",
             serial=file.share is not None,
+            kept_seconds=self._kept_seconds(file),
             tests=self.config.tests,
         )
         return Permit(tool, settings, spec, consent)
@@ -272,6 +274,13 @@ class Ruleset:
             raise Refusal(
                 RefusalReason.BROKEN_TOOL, f"{file.project} cannot be read: {error.strerror}"
             ) from error
+
+    def _kept_seconds(self, file: ToolFile) -> float | None:
+        """Return how long the server of a file is kept without a call; None for what holds for all workers."""
+        section = self.config.sources.get(file.source) if file.share is not None else None
+        if section is None or "kept_seconds" not in section.model_fields_set:
+            return None
+        return math.inf if section.kept_seconds is None else section.kept_seconds
 
     def _shared(self, name: str, file: ToolFile, settings: Settings) -> Settings:
         """Return the settings of a server's tool. Raises `Refusal` where it would need a cell other than that of its server."""

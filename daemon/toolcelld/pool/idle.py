@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 
 from toolcelld.policy.cell_spec import CellSpec
@@ -24,7 +25,7 @@ class IdleWorkers:
     """Workers without a call.
 
     Args:
-        seconds: how long one is kept.
+        seconds: how long one is kept, unless its cell says another time.
         expired: retires one that was kept so long, or has imported older files; it calls `discard`.
         active: ends one that goes on though it has no call, and is told what it does; it calls `discard`.
     """
@@ -38,15 +39,17 @@ class IdleWorkers:
         # The mutable state: the workers, each of which is in its row too, and the one timer for all of them.
         self._since: dict[Worker, float] = {}  # the one that has been idle longest first
         self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf  # when it goes off
         self._watch = IdleWatch(self._since, active)
 
     def add(self, worker: Worker) -> None:
         """Keep a worker that has become idle."""
         assert worker.row is not None
         worker.row.workers.append(worker)
-        self._since[worker] = self._loop.time()
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._look)
+        now = self._since[worker] = self._loop.time()
+        kept = worker.spec.kept_seconds
+        if (due := now + (self._seconds if kept is None else kept)) < self._due:
+            self._schedule(due)
         if not self._watch.hurried:
             self._watch.wake()
 
@@ -87,17 +90,25 @@ class IdleWorkers:
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self._due = None, math.inf
+
+    def _schedule(self, due: float) -> None:
+        self._stop_timer()
+        if due < math.inf:
+            self._timer, self._due = self._loop.call_at(due, self._look), due
 
     def _look(self) -> None:
         """Retire the workers that have been idle too long. One timer for all: a call would set and stop its own."""
         self._stop_timer()
-        now = self._loop.time()
+        now, earliest = self._loop.time(), math.inf
         for worker, since in list(self._since.items()):
-            if (left := since + self._seconds - now) > 0:
-                self._timer = self._loop.call_later(left, self._look)
-                return
-            self._expired(worker)
+            kept = worker.spec.kept_seconds
+            due = since + (self._seconds if kept is None else kept)
+            if due <= now:
+                self._expired(worker)
+            else:
+                earliest = min(earliest, due)
+        self._schedule(earliest)
 
     def __len__(self) -> int:
         return len(self._since)
