@@ -254,10 +254,10 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             if "cause" in death.details:
                 self.deaths.append(death)
             self.services.happenings.publish(death)
-            if worker.exit is not None and worker.exit.stack:
-                stack = "; ".join(worker.exit.stack)
+            if worker.certificate:
                 fields = about(call=worker.call_id, tool=worker.spec.file.stem, worker=worker.id)
-                logger.info("%s was ended by %s: %s", worker.id, worker.exit.cause(), stack, extra=fields)
+                who = " ".join(filter(None, (worker.spec.file.stem, worker.call_id)))
+                logger.info("%s (%s) died of %s", worker.id, who, worker.certificate, extra=fields)
         elif worker.state is WorkerState.IDLE and not worker.calls:
             self.services.happenings.publish(
                 OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
@@ -472,8 +472,9 @@ def _death(worker: Worker) -> OperatorEvent:
     """Return the event of the end of a worker: with the cause and the last lines if it crashed."""
     message = worker.spec.file.path
     details: dict[str, str] = {}
+    if worker.certificate:
+        message = f"{message}: {worker.certificate}"
     if worker.crash_cause:
-        message = f"{message}: {worker.crash_cause}"
         details = {"cause": worker.crash_cause, "stderr": worker.crash_stderr[-STDERR_CHARACTERS_MAX:]}
         if worker.exit is not None and worker.exit.stack:
             details["stack"] = "\n".join(worker.exit.stack)

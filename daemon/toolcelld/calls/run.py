@@ -205,6 +205,8 @@ class Run:
 
     def on_death(self, cell_exit: CellExit) -> None:
         self.death = cell_exit
+        if self.worker.certificate:
+            self.call.note(f"{self.worker.id} died of {self.worker.certificate}")
         self.over()
 
     def collector(self) -> OutputCollector:
@@ -234,15 +236,19 @@ class Run:
 
     def _grace_over(self) -> None:
         assert self.wish is not None
-        self.call.note(f"ignored it for {self.plan.grace_seconds:g} s; its cell is being ended")
-        self.end_cell(self.wish)
+        text = f"ignored it for {self.plan.grace_seconds:g} s"
+        self.call.note(f"{text}; its cell is being ended")
+        if self.wish.kind is Kind.ABORTED:
+            self.worker.end_stuck(text)
+        else:
+            self.end_cell(self.wish)
 
     def end_cell(self, stop: Stop) -> None:
         """Kill the cell. A limit of the tool counts as a crash of the tool, a limit that the call lowered does not."""
         plan = self.plan
         key = KEYS.get(stop.cause, "") if stop.kind is Kind.LIMIT_EXCEEDED else ""
         if key and self.report is None and getattr(plan.limits, key) == getattr(plan.settings.limits, key):
-            self.worker.end_for_limit(stop.cause)
+            self.worker.end_for_limit(stop.cause, stop.text)
         else:
             self.worker.cell.end()
 

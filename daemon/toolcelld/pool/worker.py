@@ -30,6 +30,7 @@ from toolcelld.network.refusals import Refused
 from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.secrets import SecretError
+from toolcelld.pool.certificate import ABORT, certificate
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed, Startup
 from toolcelld.protocol.frames import Frame, FrameError
@@ -134,6 +135,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self.egress: Egress | None = None  # where it may reach some hosts only
         self.crash_cause = ""  # the cause of its crash, where its tool caused it
         self.crash_stderr = ""
+        self.certificate = ""  # of its death, where there is something to certify
+        self._evidence = self._stuck = ""
         self.exit: CellExit | None = None  # how its cell ended
         self._broke_protocol = False
         self._imports = 0  # messages about imported files
@@ -261,9 +264,15 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self._cell.channel.send(RetireMessage())
         self._retire_timer = self._cell.loop.call_later(grace_seconds, self._cell.end)
 
-    def end_for_limit(self, limit: str) -> None:
-        """End the cell because its tool passed a limit; this counts as a crash that the tool caused."""
-        self.crash_cause = self.crash_cause or limit
+    def end_for_limit(self, limit: str, text: str) -> None:
+        """End the cell because its tool passed a limit, `text` says how far; this counts as a crash that the tool caused."""
+        if not self.crash_cause:
+            self.crash_cause, self._evidence = limit, text
+        self.cell.end()
+
+    def end_stuck(self, text: str) -> None:
+        """End the cell because its call does not stop; `text` says for how long."""
+        self._stuck = text
         self.cell.end()
 
     def fail_over_limit(self, limit: str, text: str) -> None:
@@ -281,7 +290,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             if self.spec.lowered:
                 self.cell.end()
             else:
-                self.end_for_limit(limit)
+                self.end_for_limit(limit, text)
 
     # Calling
 
@@ -419,6 +428,10 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         cell_exit = self.exit = ended.result()
         self.crash_cause = self.crash_cause or self._cause_of_crash(cell_exit)
         self.crash_stderr = cell_exit.stderr
+        if self.crash_cause:
+            self.certificate = certificate(self.crash_cause, self._evidence, cell_exit)
+        elif self._stuck:
+            self.certificate = certificate(ABORT, self._stuck, cell_exit)
         if self._retire_timer is not None:
             self._retire_timer.cancel()
         if cell_exit.out_of_memory:

