@@ -53,7 +53,7 @@ class Tool(_Documented):
     def of(cls, info: ToolInfo) -> Tool:
         """From the catalog's."""
         source = "builtin" if info.source == "builtin" else "plugin"
-        return cls(**{**asdict(info), "source": source, "plugin_name": info.plugin or None})
+        return cls.model_validate({**asdict(info), "source": source, "plugin_name": info.plugin or None})
 
 
 class Counts(BaseModel):

@@ -137,7 +137,7 @@ async def _session(
 ) -> AsyncGenerator[Session]:
     """A session for one call, or the one that is kept under a name."""
     with keep(selected_daemon.socket, name) if name is not None else nullcontext() as kept:
-        of_name = {"resume": kept.token, "linger": KEPT_SECONDS} if kept is not None else {}
+        of_name: dict[str, Any] = {"resume": kept.token, "linger": KEPT_SECONDS} if kept is not None else {}
         async with session_of(selected_daemon, terminal, allow_all, at_once=at_once, **of_name) as session:
             if kept is not None:
                 session.detach()
@@ -149,16 +149,23 @@ async def _session(
 
 
 def session_of(
-    selected_daemon: Daemon, terminal: Terminal, allow_all: bool, **more: Any
+    selected_daemon: Daemon,
+    terminal: Terminal,
+    allow_all: bool,
+    *,
+    on_catalog: Callable[[Catalog], object] | None = None,
+    **more: Any,
 ) -> AbstractAsyncContextManager[Session]:
-    """A session of this command, which ends with it; `more` are other arguments of `connect`."""
+    """A session of this command, which ends with it unless it has a linger; `more` are other arguments of `connect`."""
+    more.setdefault("linger", 0.0)
     return connect(
         selected_daemon.socket,
         agent="cli",
         daemon="running",
         ask=asking(terminal, allow_all),
         services=services(terminal),
-        **{"linger": 0.0} | more,
+        on_catalog=on_catalog,
+        **more,
     )
 
 
