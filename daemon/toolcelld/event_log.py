@@ -18,6 +18,7 @@ import stat
 import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -40,6 +41,8 @@ KIND_LINES_MAX: Final = 60
 WINDOW_SECONDS: Final = 60.0
 FIELDS: Final = ("toolcell_call", "toolcell_tool", "toolcell_session", "toolcell_worker")
 """What a record may be about: the attributes that `about` sets, which are fields of the journal in capitals."""
+TRACEBACK_LINES_MAX: Final = 50
+"""Of the end of one; below `KIND_LINES_MAX`."""
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 T = TypeVar("T")
@@ -327,10 +330,19 @@ def log_place(environment: Mapping[str, str]) -> str:
 
 
 def log_uncaught_exceptions() -> None:
-    """Log exceptions that end this process or a thread, or that nothing can catch, instead of printing them."""
+    """Log exceptions that end this process or a thread, or that nothing can catch, instead of printing them.
 
-    def uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        logger.critical("uncaught", exc_info=(kind, error, traceback))
+    One that ends the process is a record for each line of its traceback, as people read it in the log: the cause first.
+    """
+
+    def uncaught(kind: type[BaseException], error: BaseException, found: TracebackType | None) -> None:
+        cause = error
+        while isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        logger.critical("The process ends by %s", "".join(traceback.format_exception_only(cause)).strip())
+        lines = "".join(traceback.format_exception(kind, error, found)).splitlines()
+        for line in lines[-TRACEBACK_LINES_MAX:]:
+            logger.critical("  %s", line)
 
     def in_thread(found: threading.ExceptHookArgs) -> None:
         logger.critical("uncaught in a thread", exc_info=found.exc_value)

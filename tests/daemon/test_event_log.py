@@ -169,6 +169,13 @@ def test_uncaught_exceptions_are_records_as_well(
     monkeypatch.setattr(threading, "excepthook", None)
     log_uncaught_exceptions()
     error = raised(FORGED)
-    sys.excepthook(type(error), error, error.__traceback__)
+    group = BaseExceptionGroup("of a task group", [error])
+    sys.excepthook(type(group), group, error.__traceback__)
+    texts = [OneLineFormatter("%(message)s").format(record) for record in caplog.records]
+    assert texts[0].startswith("The process ends by ValueError: ")
+    assert any(text.startswith("  ") and "of a task group" in text for text in texts[1:])
+    assert all(text.isprintable() and len(text) < TEXT_CHARACTERS_MAX for text in texts)
+    assert len(texts) < KIND_LINES_MAX
+    caplog.clear()
     threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, None)))
-    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error, error]
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
