@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar, cast
 
 from toolcell._printable import printable
 
@@ -338,7 +338,7 @@ def log_uncaught_exceptions() -> None:
     def uncaught(kind: type[BaseException], error: BaseException, found: TracebackType | None) -> None:
         cause = error
         while isinstance(cause, BaseExceptionGroup):
-            cause = cause.exceptions[0]
+            cause = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
         logger.critical("The process ends by %s", "".join(traceback.format_exception_only(cause)).strip())
         lines = "".join(traceback.format_exception(kind, error, found)).splitlines()
         for line in lines[-TRACEBACK_LINES_MAX:]:
