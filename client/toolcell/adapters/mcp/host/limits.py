@@ -54,7 +54,8 @@ _HOSTS: Final[dict[str, _Host]] = {
     "claude": _Host({"output_bytes": 50_000 - HANDLE_BYTES_MAX - 600}, structured=False),
     "gemini": _LINKS,
     "qwen": _LINKS,
-    "cline": _LINKS,
+    # 8000 characters of the result as JSON; then the middle is left out
+    "cline": _Host({"output_bytes": 8_000 - HANDLE_BYTES_MAX - 1_000}, structured=False),
     "continue": _LINKS,
     "visual studio code": _LINKS,
 }
