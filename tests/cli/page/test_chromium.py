@@ -38,6 +38,15 @@ HOSTILE: Final = (
 )
 ESCAPED: Final = r"\u202egnp.exe\u0007\u001b[31m\u200b<img src=x"
 
+ASKS: Final = """
+from toolcell import tool
+
+@tool(network=["api.example.com"], secrets=["API_KEY"])
+def fetch_rates() -> str:
+    \"\"\"Fetch the rates of today.\"\"\"
+    return ""
+"""
+
 # Without types, as most environments have no playwright.
 Tab = Any
 Browser = Any
@@ -99,7 +108,8 @@ class Seat:
             wrong.append(str(error))
 
         def said(message: Any) -> None:
-            if message.type == "error":
+            # A request that is refused is shown by the page.
+            if message.type == "error" and not message.text.startswith("Failed to load resource"):
                 wrong.append(message.text)
 
         def asked(request: Any) -> None:
@@ -146,7 +156,10 @@ def abort_all(daemon: RunningDaemon) -> None:
 
 @pytest.fixture(scope="module")
 def calls(page_daemon: RunningDaemon) -> dict[str, str]:
-    """The ids of calls that have ended, by tool."""
+    """The ids of calls that have ended, by tool; and files with problems."""
+    tools = page_daemon.project / ".toolcell" / "tools"
+    (tools / "broken.py").write_text("from toolcell import tool\n\n@tool\ndef broken(:\n")
+    (tools / "asks.py").write_text(ASKS)
     with connected(page_daemon) as agent:
         for number in range(5):
             agent.call("count", text="word " * number)
@@ -181,7 +194,7 @@ def settled(tab: Tab, view: str) -> None:
         "call": tab.get_by_role("button", name="First part"),
         "tools": tab.get_by_role("region", name="Tools"),
         "tool": tab.get_by_role("region", name="Settings"),
-        "problems": tab.get_by_role("heading", name="Tools that are disabled"),
+        "problems": tab.get_by_role("region", name="Trust that is wanted"),
         "audit": tab.get_by_role("region", name="Decisions"),
     }
     shown[view].wait_for()
@@ -321,7 +334,7 @@ def test_each_action_is_done_by_the_page(operating: Seat, page_daemon: RunningDa
         confirm(tab, "Restart workers")
         confirm(tab, "Reload")
         confirm(tab, "Log more")
-        tab.get_by_text("log from debug on").wait_for()
+        tab.get_by_text(re.compile("log from debug on[.]$")).wait_for()
 
         tab.get_by_role("link", name="Audit").click()
         decisions = tab.get_by_role("region", name="Decisions")

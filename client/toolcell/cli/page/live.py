@@ -1,7 +1,7 @@
 """What goes on, for every open page: one look at the daemon for all of them, and none while no page is open.
 
-A look is four short RPCs each two seconds, which cost the daemon a millisecond. A stream of all events would be more
-immediate, and cost it as much as there are calls.
+A look is four short RPCs each two seconds on one connection, which cost the daemon some milliseconds. A stream of all
+events would be more immediate, and cost it as much as there are calls.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from toolcell.cli._ui.json_output import record
 from toolcell.cli.page.access import PageSession
 from toolcell.cli.page.rows import row
 from toolcell.client import Refused, Unavailable
+from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import operator_pb2 as op
 
 LOOK_SECONDS: Final = 2.0
@@ -66,27 +67,29 @@ class Live:
     async def _look(self) -> None:
         while True:
             await self._wanted.wait()
-            self._feed.put(FeedEvent("state", await self._state()))
-            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                async with operator(self._context) as client:
+                    while self._readers:
+                        self._feed.put(FeedEvent("state", await _state(client)))
+                        await asyncio.sleep(LOOK_SECONDS)
+            except (Unavailable, Refused, Failure) as error:
+                told = {"unavailable": error.message, "remedy": error.remedy, "host": host()}
+                self._feed.put(FeedEvent("state", told))
+                await asyncio.sleep(LOOK_SECONDS)
 
-    async def _state(self) -> dict[str, Any]:
-        try:
-            async with operator(self._context) as client:
-                status = await client.ask(client.operator.GetStatus, op.GetStatusRequest())
-                workers = await client.ask(client.operator.ListWorkers, op.ListWorkersRequest())
-                calls = await client.ask(
-                    client.operator.ListCalls, op.ListCallsRequest(limit=CALLS_SHOWN_MAX)
-                )
-                last = await client.ask(client.operator.ListEvents, op.ListEventsRequest(limit=1))
-        except (Unavailable, Refused, Failure) as error:
-            return {"unavailable": error.message, "remedy": error.remedy, "host": host()}
-        return {
-            "status": record(status),
-            "workers": [record(worker) for worker in workers.workers],
-            "calls": [row(call) for call in calls.calls],
-            "last_event": [record(event)["time"] for event in last.events],
-            "host": host(),
-        }
+
+async def _state(client: Operator) -> dict[str, Any]:
+    status = await client.ask(client.operator.GetStatus, op.GetStatusRequest())
+    workers = await client.ask(client.operator.ListWorkers, op.ListWorkersRequest())
+    calls = await client.ask(client.operator.ListCalls, op.ListCallsRequest(limit=CALLS_SHOWN_MAX))
+    last = await client.ask(client.operator.ListEvents, op.ListEventsRequest(limit=1))
+    return {
+        "status": record(status),
+        "workers": [record(worker) for worker in workers.workers],
+        "calls": [row(call) for call in calls.calls],
+        "last_event": [record(event)["time"] for event in last.events],
+        "host": host(),
+    }
 
 
 def host() -> dict[str, Any]:

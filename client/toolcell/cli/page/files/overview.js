@@ -1,7 +1,7 @@
 // What goes on now: the machine, the daemon, its workers and queue, and how calls ended in the last hour.
 
 import { html } from "./vendor/preact.js";
-import { Action, Calls, Failed, Latencies, Name, Rates, Table, ToolLink, CallLink, sign, useAnswer } from "./parts.js";
+import { Action, Calls, Failed, Latencies, Name, Rates, Table, ToolLink, CallLink, sign, useAnswer, useSlowly } from "./parts.js";
 import { bytes, clock, short, since } from "./text.js";
 
 const WORKERS = [
@@ -18,9 +18,15 @@ const WORKERS = [
 const DEATHS = [
     ["Time", (event) => clock(event.time), "short"],
     ["Tool", (event) => event.tool && html`<${ToolLink} name=${event.tool} />`],
-    ["Cause", (event) => html`<${Name} text=${event.details.cause ?? event.details.exit ?? ""} />`],
+    ["Cause", (event) => html`<${Name} text=${event.details.cause} />`],
     ["What happened", (event) => html`<${Name} text=${event.message} most=${300} />`],
 ];
+
+const EVENTS_MAX = 300;
+const DEATHS_SHOWN = 10;
+
+// A worker that was ended because it was not needed any more has died as well, and has no cause.
+const crashes = (events) => events.filter((event) => event.details.cause).slice(0, DEATHS_SHOWN);
 
 const Card = ({ title, value, kind }) => html`<li><b class=${kind}>${value}</b><span>${title}</span></li>`;
 
@@ -43,8 +49,8 @@ function Cards({ status, host, workers, calls }) {
 
 export function Overview({ state, seat }) {
     const changed = sign(state);
-    const rates = useAnswer("rates", { since: 3600 }, changed);
-    const deaths = useAnswer("events", { type: "worker.dead", limit: 10 }, changed);
+    const rates = useAnswer("rates", { since: 3600 }, useSlowly(changed));
+    const deaths = useAnswer("events", { type: "worker.dead", limit: EVENTS_MAX }, JSON.stringify(state?.last_event));
     if (!state?.status) return html`<h1>Overview</h1><p class="quiet">Waiting for the daemon.</p>`;
     const { status, workers, calls } = state;
     const running = calls.filter((call) => call.state !== "ended");
@@ -70,6 +76,6 @@ export function Overview({ state, seat }) {
         <${Table} label="Workers" columns=${WORKERS} rows=${workers} empty="No worker is alive." keyed=${(worker) => worker.worker_id} />
         <h2>Last deaths of workers</h2>
         <${Failed} error=${deaths.error} />
-        ${deaths.data && html`<${Table} label="Deaths of workers" columns=${DEATHS} rows=${deaths.data.events} empty="No worker has died, as far as the records go." />`}
+        ${deaths.data && html`<${Table} label="Deaths of workers" columns=${DEATHS} rows=${crashes(deaths.data.events)} empty="No worker has died, as far as the records go." />`}
         <p class="quiet">Process ${status.pid}, socket ${short(status.socket)}, up since ${clock(status.started)}; memory at most ${bytes(status.memory_peak_bytes)}; records ${bytes(status.records_bytes)}, ${status.records_lost} lost; log from ${short(status.log_level)} on.</p>`;
 }

@@ -68,6 +68,16 @@ export function useAnswer(path, values, sign) {
     return answer.asked === asked || answer.error ? answer : {};
 }
 
+const FIGURES_SECONDS = 10;
+
+// Figures are made of a thousand calls each time, so they follow a busy daemon more slowly than lists.
+export function useSlowly(sign) {
+    const shown = useRef({ sign, at: 0 });
+    const now = Date.now() / 1000;
+    if (shown.current.sign !== sign && now >= shown.current.at + FIGURES_SECONDS) shown.current = { sign, at: now };
+    return shown.current.sign;
+}
+
 // What of a state says that lists have to be read again.
 export const sign = (state) =>
     JSON.stringify([

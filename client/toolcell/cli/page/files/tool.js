@@ -1,7 +1,7 @@
 // One tool: what it is, what it may do, how its calls ended, and a form that calls it.
 
 import { html, useState } from "./vendor/preact.js";
-import { Action, Calls, Failed, Latencies, Name, Rates, Table, catalogSign, sign, useAnswer } from "./parts.js";
+import { Action, Calls, Failed, Latencies, Name, Rates, Table, catalogSign, sign, useAnswer, useSlowly } from "./parts.js";
 import { Form } from "./form.js";
 import { lines, short } from "./text.js";
 
@@ -38,7 +38,7 @@ export function Tool({ state, seat, rest: [name, directory = seat.directory] }) 
     const [period, setPeriod] = useState(3600);
     const changed = sign(state);
     const about = useAnswer(`tools/${encodeURIComponent(name ?? "")}`, { directory }, catalogSign(state));
-    const rates = useAnswer("rates", { tool: name, since: period }, changed);
+    const rates = useAnswer("rates", { tool: name, since: period }, useSlowly(changed));
     const calls = useAnswer("calls", { tool: name, limit: 20 }, changed);
     const { tool, settings = [], permit = [], refused } = about.data ?? {};
     const off = state?.status?.disabled?.find((each) => each.tool === name);
