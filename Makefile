@@ -109,7 +109,7 @@ coverage: $(READY) ## the tests of the pure modules cover every branch of them; 
 test-prometheus: $(VENV)/prometheus/ready ## a daemon in the real Prometheus, of Debian's package, and its alerts; a minute
 	@TOOLCELL_PROMETHEUS=$(abspath $(VENV)/prometheus/usr/bin) $(BIN)/pytest --quiet -m nightly tests/process/test_prometheus.py
 
-# TOOLCELL_PICTURES=docs/pictures writes the pictures of docs/page.md anew.
+# TOOLCELL_PICTURES=DIRECTORY writes a picture of each view there; docs/pictures has some of them.
 test-page: $(VENV)/chromium/ready $(VENV)/engines/ready ## the page of operators in the real Chromium, of Debian's package; some minutes
 	@$(INSTALL) --group page
 	@TOOLCELL_CHROMIUM=$(abspath $(VENV)/chromium) TOOLCELL_AXE=$(abspath $(VENV)/engines/node_modules/axe-core/axe.min.js) \

@@ -24,7 +24,7 @@ LINK: Final = re.compile(r"(?P<text>!?\[[^\]]*\])\((?P<path>[^)#\s:]+)(?P<anchor
 
 def places() -> dict[Path, Path]:
     """Return the files of the site, and their places below its directory."""
-    inside = [path for path in DOCS.rglob("*") if path.suffix in (".md", ".svg", ".json")]
+    inside = [path for path in DOCS.rglob("*") if path.suffix in (".md", ".svg", ".png", ".json")]
     return {path: path.relative_to(DOCS) for path in inside} | {
         ROOT / name: Path(place) for name, place in OUTSIDE.items()
     }

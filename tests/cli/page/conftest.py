@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.daemons import RunningDaemon, kept
+from tests.daemons import ROOMY, RunningDaemon, kept
 
 __all__ = [
     "SECONDS_MAX",
@@ -125,9 +125,10 @@ async def visiting(page: Page) -> AsyncGenerator[Visitor]:
 
 @pytest.fixture(scope="module")
 def page_daemon() -> Iterator[RunningDaemon]:
-    """A daemon for the tests of a file, with tools that do what a page has to show."""
+    """A daemon for the tests of a file, with tools that do what a page has to show, which trusts no project."""
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
-        daemon = RunningDaemon(Path(directory))
+        config = ROOMY.format(directory=directory).replace('trust = "all"\n', "")
+        daemon = RunningDaemon(Path(directory), config=config)
         shutil.copy(TOOLS, daemon.project / ".toolcell" / "tools" / "tools.py")
         with kept(daemon):
             daemon.start()

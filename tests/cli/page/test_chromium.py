@@ -1,6 +1,6 @@
 """The page in the real Chromium, of Debian's package: each view and action, live, by the keyboard, and with hostile texts.
 
-`make test-page` fetches it. With TOOLCELL_PICTURES the pictures of docs/page.md are written there.
+`make test-page` fetches it. With TOOLCELL_PICTURES a picture of each view is written there; docs/page.md shows some of them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ pytestmark = [
 MILLISECONDS_MAX: Final = 90_000
 """For what takes a second at most; other tests may have the processors."""
 SIZES: Final = {"360": (360, 740), "1440": (1440, 900)}
+PICTURE_PIXELS_MAX: Final = 800
+"""Of the height of a picture; a file of the repository has a bound."""
 VIEWS: Final = ("overview", "calls", "call", "tools", "tool", "problems", "audit")
 HOSTILE: Final = (
     "\u202egnp.exe\x07\x1b[31m\u200b<img src=x onerror='window.pwned=1'><script>window.pwned=1</script>"
@@ -227,7 +229,9 @@ def test_each_view_is_whole_in_light_and_dark_narrow_and_wide(
         fits(tab)
         no_barrier(tab)
         if PICTURES:
-            tab.screenshot(path=Path(PICTURES) / f"{view}-{size}-{scheme}.png", full_page=size == "1440")
+            width, height = SIZES[size]
+            clip = {"x": 0, "y": 0, "width": width, "height": min(height, PICTURE_PIXELS_MAX)}
+            tab.screenshot(path=Path(PICTURES) / f"{view}-{size}-{scheme}.png", clip=clip)
 
 
 def test_who_may_only_look_sees_no_action(watching: Seat, calls: dict[str, str]) -> None:

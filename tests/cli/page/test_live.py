@@ -78,6 +78,9 @@ async def test_a_look_is_for_all_pages_and_none_is_taken_without_one(daemon: Dae
             assert [await told(stream) for stream in streams] == [{"look": 2}] * PAGES
             assert daemon.connections == 1
         daemon.may_look.release()  # of the look that had begun
+        for _ in range(PAGES):
+            await asyncio.sleep(0)
+        assert daemon.connections == 1
         async with aclosing(shown.stream(PageSession(may_act=False))) as stream:
             daemon.may_look.release()
             assert (await told(stream))["look"] >= 3

@@ -240,6 +240,7 @@ async def test_requests_that_are_none_are_refused(operated: Visitor) -> None:
         ("disable", {"tool": ["count"]}),
         ("reload", {"tool": "count"}),
         ("log-level", {"level": "debug", "seconds": "soon"}),
+        ("abort", {"call_id": "c", "resume_token": "t"}),
         ("abort", []),
         ("abort", "text"),
     ]
@@ -321,7 +322,7 @@ async def test_every_action_reaches_the_daemon_and_stands_in_the_audit(operated:
     await act("quarantine", tool="count", reason="for a test", directory=directory)
     assert (await operated.answer("tools/count"))["quarantined"]
     assert (await operated.answer("problems"))["quarantined"][0]["path"].endswith("tools.py")
-    await act("release", tool="count")
+    await act("release", tool=f"{directory}/.toolcell/tools/tools.py")
 
     assert (await act("drain", reason="for a test"))["draining"]
     await act("drain", off=True)
@@ -356,13 +357,19 @@ async def test_leaving_a_call_aborts_it(operated: Visitor) -> None:
 async def test_problems_are_told_with_what_mends_them(watched: Visitor) -> None:
     broken = watched.page.daemon.project / ".toolcell" / "tools" / "<b>broken.py"
     broken.write_text("def broken(:\n")
+    asks = broken.with_name("asks.py")
+    asks.write_text("from toolcell import tool\n@tool(secrets=['KEY'])\ndef asks() -> str:\n    return ''\n")
     try:
         (place,) = (await watched.answer("problems"))["places"]
         assert [(each["path"], each["reason"], each["line"]) for each in place["problems"]] == [
             (str(broken), "broken", 1)
         ]
+        (waiting,) = place["waiting"]
+        assert (waiting["tool"], waiting["held"]) == ("asks", ["the secret KEY"])
+        assert waiting["command"] == f"toolcell trust {watched.page.daemon.project}"
     finally:
         broken.unlink()
+        asks.unlink()
 
 
 async def test_an_open_page_is_told_what_changes(page_daemon: RunningDaemon) -> None:

@@ -18,7 +18,7 @@ const PERMIT = [
 ];
 const TIMES = [[3600, "hour"], [86400, "day"], [604800, "week"]];
 
-function Actions({ name, directory, state, seat, held }) {
+function Actions({ name, path, directory, state, seat, held }) {
     const disabled = state?.status?.disabled?.some((each) => each.tool === name);
     const own = (label, path, question, more = {}) =>
         html`<${Action} key=${path} seat=${seat} label=${label} path=${path} question=${question} ...${more} values=${{ tool: name, ...(more.values ?? {}) }} />`;
@@ -28,7 +28,7 @@ function Actions({ name, directory, state, seat, held }) {
             ? own("Enable", "enable", `Let ${name} be offered and run again`)
             : own("Disable", "disable", `End the calls of ${name} and refuse new ones until it is enabled`, { asksReason: true, danger: true, values: { directory } })}
         ${held
-            ? own("Release", "release", `Let the file of ${name} run again`)
+            ? own("Release", "release", `Let the file of ${name} run again`, { values: { tool: path } })
             : own("Quarantine", "quarantine", `Start no worker for the file of ${name}; its calls go on`, { asksReason: true, danger: true, values: { directory } })}
         ${own("Restart its workers", "restart", `Retire the workers of ${name}`)}
     </div>`;
@@ -45,7 +45,7 @@ export function Tool({ state, seat, rest: [name, directory = seat.directory] }) 
     return html`<h1>Tool <${Name} text=${name} /></h1>
         <${Failed} error=${about.error ?? refused} />
         ${off && html`<div class="note warn">Disabled${off.reason ? `: ${short(off.reason)}` : ""}.</div>`}
-        <${Actions} name=${name} directory=${directory} state=${state} seat=${seat} held=${about.data?.quarantined} />
+        <${Actions} name=${name} path=${tool?.path} directory=${directory} state=${state} seat=${seat} held=${about.data?.quarantined} />
         ${tool && html`<pre class="plain" tabindex="0" aria-label="Description">${lines(tool.description).slice(0, 4000)}</pre>
             <p class="quiet name">${short(tool.path, 400)}</p>`}
         <h2>Calls over time</h2>
