@@ -132,7 +132,7 @@ class Call(Machine[CallState, CallEvent]):
             request.tool,
             plan.tool.file.path if plan is not None else "",
             plan.tool.file.digest if plan is not None else "",
-            self.shown_state,
+            SHOWN.get(self.state) or self.shown_state,  # without a call for one that has ended
             run.worker.id if run is not None else "",
             request.agent,
             request.agent_name,
