@@ -135,6 +135,38 @@ def _other_tables(database: sqlite3.Connection, schema: Schema) -> list[str]:
     return [name for name, columns in _tables_of(schema).items() if found.get(name) != columns]
 
 
+def check(database: sqlite3.Connection, schema: Schema) -> int:
+    """Return the version of a database that is whole, and has what the scripts of that version make and nothing else.
+
+    Raises `NewerError` and `DamagedError`.
+    """
+    version = _version(database)
+    if version > len(schema):
+        raise NewerError(f"it has schema {version}, this version knows {len(schema)}; use the newer toolcell")
+    if (found := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise DamagedError(found)
+    known = schema[: max(version, 0)]
+    if _other_tables(database, known) or _objects(database) != _objects_of(known):
+        raise DamagedError(f"what is in it is not as schema {version} has it")
+    return version
+
+
+@functools.cache
+def _objects_of(schema: Schema) -> frozenset[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        for migration in schema:
+            empty.executescript(migration)
+        return _objects(empty)
+
+
+def _objects(database: sqlite3.Connection) -> frozenset[tuple[str, str]]:
+    """Return the tables, indexes, views and triggers by kind and name; those of SQLite itself are left out."""
+    rows = database.execute(
+        "SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+    ).fetchall()
+    return frozenset((str(kind), str(name)) for kind, name in rows)
+
+
 def names_aside(path: str) -> list[str]:
     return [f"{path}.damaged", *(f"{path}.damaged-{number}" for number in range(2, ASIDE_MAX + 1))]
 

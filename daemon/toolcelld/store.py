@@ -37,7 +37,7 @@ Value: TypeAlias = str | bytes | int | float | None
 T = TypeVar("T")
 
 # See `database.Schema`.
-_MIGRATIONS = (
+SCHEMA = (
     """
     CREATE TABLE outputs (
         handle TEXT PRIMARY KEY,        -- also the name of its file
@@ -216,7 +216,7 @@ class Store:
     def _open(self) -> None:
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            self._database = database.open_file(self.path, _MIGRATIONS)
+            self._database = database.open_file(self.path, SCHEMA)
             self.durable = True
         except (sqlite3.Error, OSError, database.DamagedError, database.NewerError) as error:
             logger.warning(
@@ -227,10 +227,10 @@ class Store:
             self._unusable = str(error)
             self._database = sqlite3.connect(":memory:", isolation_level=None)
             if not isinstance(error, database.NewerError | database.DamagedError) and database.copied(
-                self.path, self._database, _MIGRATIONS
+                self.path, self._database, SCHEMA
             ):
                 self._copied = "; those that were made before hold"
-            database.migrate(self._database, _MIGRATIONS)
+            database.migrate(self._database, SCHEMA)
         self._aside = tuple(path for path in database.names_aside(self.path) if os.path.exists(path))
 
     def _close(self) -> None:

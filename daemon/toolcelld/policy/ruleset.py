@@ -16,6 +16,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.discovery.servers import with_packages
@@ -379,7 +380,9 @@ class Ruleset:
             file, _import_directory(file, policy), settings, policy, interpreter, trusted=trusted
         )
         limits = _of_cell(self.config.defaults)
-        most = {name: lowered(self.config.enforce, name, getattr(limits, name)) for name in OF_CELLS}
+        most: dict[str, Any] = {
+            name: lowered(self.config.enforce, name, getattr(limits, name)) for name in OF_CELLS
+        }
         limits = replace(limits, **most)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
 

@@ -443,6 +443,32 @@ def log_level(
     """Have the daemon log more, or less, for a time."""
 
 
+@verb(app, "operation.backup.backup")
+def backup(
+    context: CommandContext,
+    file: Annotated[str, Argument(metavar="FILE", help="Where to write the backup.")],
+    state: Annotated[
+        str | None, Option(metavar="DIR", help="The state directory; default: that of the daemon.")
+    ] = None,
+    force: Annotated[bool, Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Save decisions and records to a file, also while the daemon runs."""
+
+
+@verb(app, "operation.backup.restore")
+def restore(
+    context: CommandContext,
+    file: Annotated[str, Argument(metavar="FILE", help="The backup.")],
+    state: Annotated[
+        str | None, Option(metavar="DIR", help="The state directory; default: your own.")
+    ] = None,
+    force: Annotated[
+        bool, Option("--force", help="Replace what is there, and keep it as *.before-restore.")
+    ] = False,
+) -> None:
+    """Put back the decisions and records of a backup; no daemon may run."""
+
+
 @verb(app, "operation.program.serve")
 def serve(
     context: CommandContext,

@@ -45,7 +45,19 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
         "stop",
     ),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
-    "Set up": ("config", "mcp", "opencode", "bridge", "http", "serve", "service", "completion", "version"),
+    "Set up": (
+        "config",
+        "mcp",
+        "opencode",
+        "bridge",
+        "http",
+        "serve",
+        "service",
+        "backup",
+        "restore",
+        "completion",
+        "version",
+    ),
 }
 """The commands by what they are for, in the order of `--help`."""
 
@@ -70,6 +82,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "test": ("toolcell test", "toolcell test .toolcell/tools/test_lint.py", "toolcell test ./lint.py --json"),
     "status": ("toolcell status", "toolcell status --json"),
     "stop": ("toolcell stop",),
+    "backup": ("toolcell backup toolcell.tar", "toolcell backup toolcell.tar --force --json"),
+    "restore": ("toolcell restore toolcell.tar", "toolcell restore toolcell.tar --force"),
     "calls": (
         "toolcell calls",
         "toolcell calls 8c1d",
