@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from toolcell import _paths
 from toolcelld.config.hosts import covered, network_entries
@@ -106,7 +106,7 @@ def _held_values(config: Config) -> Iterator[Held]:
     for place, table in _tables(config):
         for name, info in type(table).model_fields.items():
             key = info.alias or name
-            value = getattr(table, name)
+            value: Any = getattr(table, name)
             counts = name in table.model_fields_set or place[0] in ("defaults", "max")
             if name in section.max.model_fields_set and counts and _more(value, limit_of(section, name)):
                 yield Held((*place, key), f"max.{key}")
@@ -114,7 +114,7 @@ def _held_values(config: Config) -> Iterator[Held]:
                 continue
             if name in ("sandbox", "base") and "sandbox" in said and _weaker(str(value), section.sandbox):
                 yield Held((*place, key), "sandbox")
-            elif name == "sandbox" and "network" in said and value == "none":
+            elif name == "sandbox" and "network" in said and str(value) == "none":
                 yield Held((*place, key), "network")  # without a sandbox there is nothing that withholds it
             if name == "network" and barred_hosts(section, network_entries(value)):
                 yield Held((*place, key), "network")

@@ -446,10 +446,9 @@ def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
 def _unknown(location: tuple[int | str, ...]) -> str:
     """What to say of a key that no section knows."""
     key = str(location[-1])
-    section = LimitKeys if len(location) > 2 and location[0] == "enforce" else SECTIONS.get(str(location[0]))
-    known = (
-        _keys(section) if len(location) > 1 and section is not None else ("trust", *SECTIONS, "permissions")
-    )
+    above = [str(part) for part in location[:-1]]
+    section = LimitKeys if above == ["enforce", "max"] else SECTIONS.get("".join(above[:1]))
+    known = _keys(section) if section is not None else ("trust", *SECTIONS, "permissions")
     if near := _nearest(key, known):
         return f"unknown key{near}"
     if homes := [
