@@ -23,6 +23,9 @@ SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.Health
 NO_CONTEXT: Final[Any] = None
 
 
+def _no_audit(*_: object, **__: object) -> None: ...
+
+
 async def test_a_watcher_of_health_is_told_of_a_turn_during_its_last_message() -> None:
     async with staged() as stage, asyncio.timeout(SECONDS_MAX):
         watched = Health(stage.sessions).Watch(health_pb2.HealthCheckRequest(), NO_CONTEXT)
@@ -39,7 +42,7 @@ async def test_who_drains_is_told_that_it_ended_during_the_last_message() -> Non
         await stage.settle()
         line.send(call=pb.Call(call_id="c", tool=next(iter(stage.catalog.tools)), arguments=b"{}"))
         await stage.settle()
-        services = SimpleNamespace(decision=lambda *_, **__: None)
+        services = SimpleNamespace(decision=_no_audit)
         daemon: Any = SimpleNamespace(services=services, sessions=stage.sessions, state=DaemonState.SERVING)
         draining = Operator(daemon).Drain(op.DrainRequest(), NO_CONTEXT)
         first = await anext(draining)
