@@ -12,6 +12,7 @@ Orphans would escape to pid 1 and with them the proof. The test process adopts t
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import ctypes
 import gc
 import os
@@ -58,10 +59,25 @@ PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
 POOL_THREADS = ("asyncio_", "AnyIO worker thread", "ThreadPoolExecutor-")
 
 
+class LoopOfTest(asyncio.SelectorEventLoop):
+    """asyncio's own, but for what grpcio passes on to a loop that has ended.
+
+    grpcio has one queue of completed operations for all loops of a process, and the loop that reads it passes on what
+    belongs to another. Between tests that is one which is closed; a daemon and a program have one loop.
+    """
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        if self.is_closed() and str(getattr(callback, "__module__", "")).startswith("grpc."):
+            return asyncio.Handle(callback, args, self)
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+
 @pytest.fixture(scope="session")
-def anyio_backend() -> tuple[str, dict[str, bool]]:
+def anyio_backend() -> tuple[str, dict[str, Any]]:
     """asyncio's own loop, which debugs better than uvloop; tests of the real daemon run it as it is."""
-    return "asyncio", {"use_uvloop": False}
+    return "asyncio", {"loop_factory": LoopOfTest}
 
 
 @pytest.fixture(scope="session", autouse=True)

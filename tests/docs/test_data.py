@@ -7,10 +7,12 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
 import pytest
 from pydantic import TypeAdapter
 
+from toolcell import _paths
 from toolcell._plugins.load import read as read_plugin
 from toolcell._plugins.models import Handler
 from toolcell.cli.adapters.mcp_install.hosts import HOSTS
@@ -36,6 +38,9 @@ def faults(block: Block, place: Path) -> str:
     path.write_text(block.text)
     try:
         match file_of(block):
+            case "/etc/toolcell/config.toml":
+                with mock.patch.object(_paths, "SYSTEM_CONFIG", str(path)):
+                    load([str(path)], required=True)
             case "~/.config/toolcell/config.toml":
                 load([str(path)], required=True)
             case ".toolcell/config.toml":
@@ -65,7 +70,7 @@ def test_a_wrong_configuration_is_noticed(tmp_path: Path) -> None:
 
 
 def test_the_configuration_of_operations_has_the_defaults(tmp_path: Path) -> None:
-    (block,) = (block for block in TOML if block.page == "docs/operations.md")
+    (block,) = (block for block in TOML if block.page == "docs/operations.md" and file_of(block) == USER)
     path = tmp_path / "config.toml"
     path.write_text(block.text)
     shown, ours = load([str(path)], required=True), Config()

@@ -132,25 +132,24 @@ async def test_each_list_is_shown_and_a_call_is_looked_into_and_aborted(
 
 
 async def test_escape_leaves_a_question_and_nothing_is_done(daemon: RunningDaemon) -> None:
-    began = Timestamp(seconds=int(time.time()))
-    daemon.tool("t", TOOLS)
+    daemon.tool("left", TOOLS)
     async with daemon.connect() as session:
-        working = session.call("t_works", {}, call_id="c-works")
-        async with view(daemon.socket).run_test(size=SIZES[0]) as pilot:
-            await until(pilot, "c-works")
+        working = session.call("left_works", {}, call_id="c-left")
+        async with view(daemon.socket, filter="left_").run_test(size=SIZES[0]) as pilot:
+            await until(pilot, "left_works")
             for key, question in (
                 ("a", "Abort call"),
                 ("r", "Restart the workers"),
-                ("d", "Disable t_works"),
+                ("d", "Disable left_works"),
             ):
                 await pilot.press(key)
                 await until(pilot, question)
                 await pilot.press("escape")
-                await until(pilot, "c-works", without=question)
+                await until(pilot, "c-left", without=question)
         async with daemon.operate() as operator:
             audit = await operator.ask(
                 operator.operator.ListEvents,
-                op.ListEventsRequest(type="decision.", tool="t_works", since=began),
+                op.ListEventsRequest(type="decision.", tool="left_works"),
             )
             assert list(audit.events) == []
         working.abort()
@@ -160,33 +159,32 @@ async def test_escape_leaves_a_question_and_nothing_is_done(daemon: RunningDaemo
 async def test_a_tool_is_restarted_disabled_and_enabled_with_reasons_that_the_audit_has(
     daemon: RunningDaemon,
 ) -> None:
-    began = Timestamp(seconds=int(time.time()))
-    daemon.tool("t", TOOLS)
+    daemon.tool("steered", TOOLS)
     async with daemon.connect() as session:
-        assert (await session.call("t_adds", {"a": 1, "b": 2})).ok
-        async with view(daemon.socket, list="tools", sort="calls").run_test(size=SIZES[0]) as pilot:
-            await until(pilot, "t_adds")
+        assert (await session.call("steered_adds", {"a": 1, "b": 2})).ok
+        async with view(daemon.socket, list="tools", filter="steered").run_test(size=SIZES[0]) as pilot:
+            await until(pilot, "steered_adds")
             await pilot.press("r")
-            await until(pilot, "Restart the workers of t_adds?")
+            await until(pilot, "Restart the workers of steered_adds?")
             await pilot.press(*"old", "enter")
             await until(pilot, "1 workers retired")
             await pilot.press("d")
-            await until(pilot, "Disable t_adds")
+            await until(pilot, "Disable steered_adds")
             await pilot.press(*"bad", "enter")
-            await until(pilot, "disabled: t_adds")
+            await until(pilot, "disabled: steered_adds")
             await pilot.press("d")
-            await until(pilot, "Enable t_adds again?")
+            await until(pilot, "Enable steered_adds again?")
             await pilot.press(*"good", "enter")
-            await until(pilot, "t_adds is enabled.", without="disabled: t_adds")
+            await until(pilot, "steered_adds is enabled.", without="disabled: steered_adds")
     async with daemon.operate() as operator:
         audit = await operator.ask(
-            operator.operator.ListEvents, op.ListEventsRequest(type="decision.", tool="t_adds", since=began)
+            operator.operator.ListEvents, op.ListEventsRequest(type="decision.", tool="steered_adds")
         )
     found = [(event.type, event.tool, event.message) for event in reversed(audit.events)]
     assert found == [
-        ("decision.restart", "t_adds", "1 workers: old"),
-        ("decision.disable", "t_adds", "bad"),
-        ("decision.enable", "t_adds", "good"),
+        ("decision.restart", "steered_adds", "1 workers: old"),
+        ("decision.disable", "steered_adds", "bad"),
+        ("decision.enable", "steered_adds", "good"),
     ]
 
 

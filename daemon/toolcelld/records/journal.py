@@ -64,9 +64,10 @@ def _open_file(path: str, flags: int) -> int:
 def _row(run: int, line: bytes) -> Row | None:
     try:
         *texts, accepted = json.loads(line)
-        row = (run, *map(text_of, texts), float(accepted))
     except (ValueError, TypeError, RecursionError):
         return None
+    is_ours = all(isinstance(text, str) for text in texts) and isinstance(accepted, float)
+    row = (run, *map(text_of, texts), accepted) if is_ours else ()
     return row if len(row) == len(OPEN_COLUMNS) else None
 
 
