@@ -20,7 +20,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --requir
 # The hostile suite, the kill matrix and the agents have targets of their own, because each takes minutes.
 TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters \
   --ignore=tests/libraries
-# By their marks: "slow" for those of `test-slow`, "" for all.
+# By their marks: "slow and not nightly" for those of `test-slow`, "" for all.
 SELECTED ?= not slow and not nightly
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
@@ -100,7 +100,7 @@ pytest: $(READY) $(VENV)/engines/ready ## the tests alone
 	@$(BIN)/pytest --quiet $(BY_FILE) --durations=15 -m "$(SELECTED)" $(TESTS)
 
 test-slow: $(READY) ## the tests that take some seconds each; two to three minutes
-	@$(MAKE) --no-print-directory pytest SELECTED=slow
+	@$(MAKE) --no-print-directory pytest SELECTED="slow and not nightly"
 
 # Only for pure modules: the others run in daemons, zygotes and cells, where a figure would say little.
 coverage: $(READY) ## the tests of the pure modules cover every branch of them; ten seconds

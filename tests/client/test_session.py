@@ -434,9 +434,10 @@ async def _talks(line: Line) -> None:
             await line.say(*said, *([ok(call_id, "end")] if tool == "short" else []))
         elif heard.HasField("abort"):
             await line.say(aborted(heard.abort.call_id, heard.abort.reason))
+        elif heard.HasField("close"):
+            return
 
 
-@pytest.mark.slow
 async def test_on_event_gets_what_a_call_says_and_its_failure_aborts_the_call(tmp_path: Path) -> None:
     async with daemon(tmp_path, _talks) as scripted, connect(scripted.socket, daemon="running") as session:
         heard: list[object] = []

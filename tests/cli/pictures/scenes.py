@@ -186,11 +186,12 @@ def _absent(*names: str) -> Callable[[Project], dict[str, str]]:
     return fill
 
 
-def _after(*words: str) -> Callable[[Project], dict[str, str]]:
-    """Run another command before, as a scene is recorded more than once."""
+def _after(*commands: tuple[str, ...]) -> Callable[[Project], dict[str, str]]:
+    """Run other commands before, as a scene is recorded more than once."""
 
     def fill(project: Project) -> dict[str, str]:
-        assert project.run(*words).code == 0
+        for words in commands:
+            assert project.run(*words).code == 0
         return {}
 
     return fill
@@ -243,7 +244,7 @@ SCENES: Final = (
     Scene("ps", ("ps",)),
     Scene("events", ("events",), copied=True),
     Scene("events of deaths", ("events", "--type", "worker.dead", "-n", "1"), copied=True),
-    Scene("audit", ("audit", "-n", "5"), fill=_after("restart")),
+    Scene("audit", ("audit", "-n", "5"), fill=_after(("restart",))),
     Scene("audit of nothing", ("audit", "--tool", "nothing")),
     Scene("top --once", ("top", "--once", "--list", "tools")),
     Scene("top of an unknown list", ("top", "--list", "files"), code=2),
@@ -253,18 +254,18 @@ SCENES: Final = (
     Scene("abort UNKNOWN", ("abort", "ffff"), code=3),
     Scene("disable", ("disable", "report", "--reason", "it reports what was yesterday")),
     Scene("status with a disabled tool", ("status",)),
-    Scene("enable", ("enable", "report"), fill=_after("disable", "report")),
+    Scene("enable", ("enable", "report"), fill=_after(("disable", "report"))),
     Scene("enable again", ("enable", "report"), code=3),
     Scene("quarantine", ("quarantine", "report", "--reason", "it reports what was yesterday")),
     Scene("ps with quarantine", ("ps",)),
-    Scene("release after quarantine", ("release", "report"), fill=_after("quarantine", "report")),
+    Scene("release after quarantine", ("release", "report"), fill=_after(("quarantine", "report"))),
     Scene("drain", ("drain", "--reason", "the host restarts at nine")),
     Scene("status while drained", ("status",)),
     Scene("drain --off", ("drain", "--off")),
     Scene("log-level", ("log-level", "warning", "--for", "10m")),
     Scene("log-level unknown", ("log-level", "loud"), code=3),
     Scene("reload", ("reload",)),
-    Scene("restart", ("restart",)),
+    Scene("restart", ("restart",), fill=_after(("restart",), ("call", "word_count", "text=one"))),
     Scene("restart UNKNOWN", ("restart", "wrod_count"), code=3),
     Scene("release", ("release", "word_count"), code=3),
     Scene("trust --show", ("trust", "--show")),
