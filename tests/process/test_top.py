@@ -7,7 +7,7 @@ import html
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
 from hypothesis import strategies as some
 from rich.cells import cell_len
-from tests.daemons import RunningDaemon
+from tests.daemons import RunningDaemon, renewed, running_daemon
 from textual.app import App
 from textual.pilot import Pilot
 
@@ -59,6 +59,20 @@ HOSTILE = (
 GLYPHS = re.compile(
     r'<text class="[^"]*" x="([\d.]+)" y="[\d.]+" textLength="[\d.]+" clip-path="url\(#\S+-line-(\d+)\)">([^<]*)</text>'
 )
+
+
+@pytest.fixture(scope="module")
+def own_daemon() -> Generator[RunningDaemon]:
+    """A daemon of this file alone: the view shows what all that use one have done."""
+    with running_daemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def daemon(own_daemon: RunningDaemon) -> Generator[RunningDaemon]:
+    """The same, for a test, with a new project."""
+    with renewed(own_daemon):
+        yield own_daemon
 
 
 def screen(app: App[None]) -> list[str]:
