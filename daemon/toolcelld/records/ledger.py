@@ -199,22 +199,24 @@ class Records:
 
     def _write(self, database: sqlite3.Connection, things: Sequence[object]) -> None:
         ended: list[CallSummary] = []
-        opened: list[Call] = []
+        accepted: list[Call] = []
         for thing in things:
             if isinstance(thing, CallSummary):
                 ended.append(thing)
             elif isinstance(thing, Call):
-                if not thing.ended:  # what has ended follows
-                    opened.append(thing)
+                accepted.append(thing)
             elif isinstance(thing, OperatorEvent):
                 runs.add_event(database, self.run, thing)
             else:
                 raise TypeError(f"{thing!r} has no row")
+        # By now a call may have ended whose summary is of the next batch: it needs a row until then.
+        over = {(call.session_id, call.call_id) for call in ended}
+        opened = [call for call in accepted if (call.session.id, call.id) not in over]
         database.executemany(_INSERT_OPEN, (open_row(self.run, call) for call in opened))
         self._open.update((call.session.id, call.id) for call in opened)
         arguments = self.section.arguments
         database.executemany(_INSERT_CALL, (call_row(self.run, call, arguments=arguments) for call in ended))
-        closed = self._open.intersection((call.session_id, call.call_id) for call in ended)
+        closed = self._open & over
         database.executemany(_DELETE_OPEN, ((self.run, *key) for key in closed))
         self._open -= closed
         database.execute("UPDATE runs SET seen = ? WHERE run = ?", [self._now(), self.run])

@@ -62,7 +62,7 @@ def accepted(call_id: str, session_id: str = "s-1", at: float = NOW) -> Call:
     request = Request(call_id, "echo", b"{}", agent="claude")
     call = SimpleNamespace(
         id=call_id, request=request, session=SimpleNamespace(id=session_id, directory="/p"), plan=None,
-        accepted_at=at, ended=False,
+        accepted_at=at,
     )  # fmt: skip
     made = object.__new__(Call)
     made.__dict__.update(call.__dict__)

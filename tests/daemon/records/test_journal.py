@@ -15,6 +15,7 @@ import pytest
 from tests.daemon.records.kept import NOW, accepted, ended, put, recording
 
 from toolcelld.calls.outcomes.history import NO_FILE
+from toolcelld.lifecycle import CallState
 from toolcelld.records.journal import rows_left
 from toolcelld.records.ledger import Records
 from toolcelld.records.query import CallFilter
@@ -67,6 +68,19 @@ async def test_what_is_recorded_is_not_recorded_again(tmp_path: Path) -> None:
     lines = b"".join(path.read_bytes() for path in (tmp_path / "left").glob("*accepted-*")).splitlines()
     assert len(lines) == 2
     assert await outcomes(tmp_path / "left") == {"c-1": "internal (daemon_killed)", "c-2": "ok"}
+
+
+async def test_a_call_that_ends_while_its_batch_is_written_is_in_that_batch(tmp_path: Path) -> None:
+    """Its summary comes with the next batch, at whose beginning its line goes."""
+    call = accepted("c-1")
+    call.state = CallState.ENDED
+    async with recording(tmp_path / "state") as records:
+        await records.calls(ALL, 1)
+        put(records, call)
+        for _ in range(3):
+            await records.calls(ALL, 1)
+        killed(records, tmp_path / "left")
+    assert await outcomes(tmp_path / "left") == {"c-1": "internal (daemon_killed)"}
 
 
 async def test_the_files_hold_the_calls_since_the_last_batch_but_one_and_go_with_the_daemon(
