@@ -58,7 +58,7 @@ def faults_of(path: str, safe: Collection[str] = (), *, user: int | None = None)
         user: Who may change it, besides root; this user by default.
 
     Returns:
-        Directories that are at fault, each with the fault as a clause; empty where nobody else can.
+        Directories that are at fault, each with the fault as a clause; empty without any.
 
     Raises:
         OSError: There is no such file.

@@ -75,7 +75,7 @@ def save(path: str, state: str, *, force: bool) -> dict[str, Any]:
         if force:
             os.replace(whole, path)
         else:
-            os.link(whole, path)  # which replaces nothing, whoever was quicker
+            os.link(whole, path)  # which fails where a file was made meanwhile
     return {"file": path, "bytes": size, "databases": sorted(found)}
 
 
@@ -87,7 +87,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _copied(state: str, name: str, place: str) -> dict[str, Any]:
-    """Copy a database, whoever writes to it, and say what the copy is."""
+    """Copy a database that may be written to meanwhile, and describe the copy."""
     path = f"{place}/{name}"
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     with (

@@ -296,7 +296,7 @@ async def test_a_server_that_does_not_start_is_a_problem_with_its_last_words(dae
         found["missing"]
         == "the server did not start: no-such-program cannot be started: No such file or directory"
     )
-    assert "gives whoever reaches it the whole machine" in found["held"]
+    assert "gives every client the whole machine" in found["held"]
 
 
 async def test_a_rule_by_name_gives_a_tool_no_other_cell_than_its_server_s(daemon: RunningDaemon) -> None:

@@ -130,7 +130,7 @@ def _digest(secret: str) -> str:
 
 
 class PageGuard(AccessGuard):
-    """Lets the files of the page through to everybody, operators to their routes, and hosts to those of the gateway."""
+    """Requires nothing for the files of the page, a session or the operator's token for its routes, and the token of hosts for the gateway's."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class PageGuard(AccessGuard):
     def _unknown(self, scope: Scope) -> Response | None:
         path: str = scope["path"]
         if not path.startswith("/api/"):
-            return None  # the files of the page, which are the same for everybody
+            return None  # the files of the page, which hold nothing of this daemon
         if not path.startswith(OPERATOR):
             return super()._unknown(scope)
         if path == OPEN:

@@ -98,7 +98,7 @@ def launch_of(command: tuple[str, ...]) -> Launch:
     program, rest = os.path.basename(command[start]), command[start + 1 :]
     if program in CONTAINERS:
         raise CommandError(
-            f"starts {program}, whose daemon gives whoever reaches it the whole machine; no cell does. Leave it with its host"
+            f"starts {program}, whose daemon gives every client the whole machine; no cell does. Leave it with its host"
         )
     if (scripts := _of_npm(program, rest)) is not None:
         from_npm, binary, arguments = scripts

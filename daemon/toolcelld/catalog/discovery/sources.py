@@ -241,7 +241,7 @@ def _listed(config: Config, source: Source) -> Iterator[Source]:
 def fault_of_place(path: str, safe: Collection[str]) -> str:
     """Return why nothing is used of a directory, or a file, that the configuration names; empty where all is well.
 
-    Whoever can write there has their code run as this user, with all that the configuration gives the source.
+    Code of other users who can write there would run as this user, with all that the configuration gives the source.
     """
     try:
         faults = faults_of(path, safe)
