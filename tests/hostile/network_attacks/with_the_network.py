@@ -11,8 +11,6 @@ from typing import Any
 
 from toolcell import tool
 
-signal.alarm(20)
-
 NETLINK_NETFILTER = 12
 SO_MARK = 36
 RTM_NEWADDR = 20
@@ -98,4 +96,5 @@ ATTACKS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @tool
 def with_the_network(name: str, target: dict[str, Any]) -> str:
+    signal.alarm(20)  # not as this is imported: the tests import it, too
     return f"succeeded: {ATTACKS[name](target)}"
