@@ -85,6 +85,7 @@ class DaemonOptions:
     idle_exit_seconds: float | None = None
     private: bool = False  # ends with its stdin
     drain_seconds: float = DRAIN_SECONDS
+    listen: str = ""  # HOST:PORT for clients of other machines; empty: that of the configuration
     umask: int = 0o077  # of the files that tools make
 
 

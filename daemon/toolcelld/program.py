@@ -108,15 +108,16 @@ def _run(
             idle_exit_seconds=arguments.idle_exit,
             private=arguments.private,
             drain_seconds=arguments.drain,
+            listen=arguments.listen,
             umask=umask,
         )
         try:
             with asyncio.Runner(loop_factory=_new_loop) as runner:
                 runner.run(run(options, runtime_directory, cgroups, launched, on_serving))
         except* ConfigError as group:
-            mistake = group.exceptions[
-                0
-            ]  # an exit from within here becomes part of a group itself in early 3.11
+            mistake = group  # an exit from within here becomes part of a group itself in early 3.11
+            while isinstance(mistake, BaseExceptionGroup):
+                mistake = mistake.exceptions[0]
     if mistake is not None:
         way_out = "" if arguments.last_good or arguments.config else advice(state)
         sys.exit(_report(mistake, EXIT_CONFIG, way_out))
@@ -196,6 +197,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--drain", type=_seconds, default=10.0, metavar="SECONDS", help="what running calls get at the end"
+    )
+    parser.add_argument(
+        "--listen",
+        default="",
+        metavar="HOST:PORT",
+        help="serve clients of other machines too, with mutual TLS; counts before [listen] address",
     )
     started_by_client = parser.add_mutually_exclusive_group()
     started_by_client.add_argument(

@@ -9,6 +9,7 @@ they are stopped, and when every cell is empty the daemon is gone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -36,8 +37,10 @@ from toolcelld.lifecycle import DaemonEvent
 from toolcelld.metrics.server import serving
 from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.rpc.auth import TokenInterceptor
+from toolcelld.rpc.certificates import material
 from toolcelld.rpc.health import SERVICES, Health
 from toolcelld.rpc.interceptors import Parser
+from toolcelld.rpc.listener import listening
 from toolcelld.rpc.operator_service import Operator
 from toolcelld.runtime_directory import RuntimeDirectory
 from toolcelld.service_manager import ServiceManager
@@ -125,6 +128,8 @@ async def _serve(
     daemon: Daemon, access: TokenInterceptor, manager: ServiceManager, on_serving: Callable[[], None]
 ) -> None:
     """Bind, serve until the daemon is to stop, then drain."""
+    options = daemon.options
+    listen = await asyncio.to_thread(material, daemon.config, options.listen, options.state_directory)
     async with daemon.opened():
         server = grpc.aio.server(interceptors=[access, Parser()], options=SERVER_OPTIONS)
         health = Health(daemon.sessions)
@@ -136,23 +141,34 @@ async def _serve(
         reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], server)
         server.add_insecure_port(f"unix:{daemon.socket}")
         await server.start()
-        # What is alive now stays alive: a full collection, which stops every call, need not look at it.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS)
-        daemon.fire(DaemonEvent.BOUND)
-        manager.notify("READY=1", f"STATUS=Serving {daemon.socket}")
-        manager.feed_watchdog()
-        on_serving()
-        logger.info("toolcelld %s serves %s", toolcelld.version(), daemon.socket)
-        async with serving(daemon):
-            await daemon.stopped()
-            daemon.fire(DaemonEvent.DRAIN)
-            manager.notify("STOPPING=1", "STATUS=Draining")
-            health.ends = True
-            await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
+        async with contextlib.AsyncExitStack() as stack:
+            if listen is not None:
+                address = await stack.enter_async_context(listening(daemon, listen, health, SERVER_OPTIONS))
+                logger.info("Clients of other machines are served on %s, as %s.", address, listen.node)
+            await _served(daemon, health, manager, on_serving)
         await server.stop(grace=1)
     daemon.fire(DaemonEvent.GONE)
+
+
+async def _served(
+    daemon: Daemon, health: Health, manager: ServiceManager, on_serving: Callable[[], None]
+) -> None:
+    """Say that the daemon serves, wait until it is to stop, and drain it."""
+    # What is alive now stays alive: a full collection, which stops every call, need not look at it.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
+    daemon.fire(DaemonEvent.BOUND)
+    manager.notify("READY=1", f"STATUS=Serving {daemon.socket}")
+    manager.feed_watchdog()
+    on_serving()
+    logger.info("toolcelld %s serves %s", toolcelld.version(), daemon.socket)
+    async with serving(daemon):
+        await daemon.stopped()
+        daemon.fire(DaemonEvent.DRAIN)
+        manager.notify("STOPPING=1", "STATUS=Draining")
+        health.ends = True
+        await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
 
 
 def _reload_soon(daemon: Daemon) -> None:

@@ -16,6 +16,7 @@ RUNNING, ABORTING and SETTLING have a place in the session; `Pool.give_back` and
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,7 @@ from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.functions import hooks
 from toolcelld.calls.outcomes.moved import Moved
 from toolcelld.calls.outcomes.outcome import (
+    LEASE_EXPIRED,
     QUESTION_CAUSE,
     WELL,
     Evidence,
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 IN_WORKER: Final = frozenset({CallState.RUNNING, CallState.ASKING, CallState.ABORTING})
 """The states in which the worker has not reported."""
 WITH_WORKER: Final = IN_WORKER | {CallState.SETTLING}
+LEASE_GRACE_SECONDS: Final = 0.25
+"""At the end of a lease: enough for a tool that obeys, and little for who counts on the end."""
 EXIT_SECONDS_MAX: Final = 0.5
 """How long the process of a stopped call has to exit by itself before it counts as left behind."""
 STOPPED: Final = "the call is being stopped"
@@ -231,14 +235,19 @@ class Run:
         call.fire(CallEvent.ABORT)
         worker.fire(WorkerEvent.ABORT)
         worker.cell.abort(self.sequence, stop.text)
-        self._grace = AbortEscalation(self.plan.grace_seconds, worker.cell.resend_abort, self._grace_over)
+        self._grace = AbortEscalation(self._grace_seconds(), worker.cell.resend_abort, self._grace_over)
         return True
+
+    def _grace_seconds(self) -> float:
+        assert self.wish is not None
+        most = LEASE_GRACE_SECONDS if self.wish.cause == LEASE_EXPIRED else math.inf
+        return min(self.plan.grace_seconds, most)
 
     def _grace_over(self) -> None:
         assert self.wish is not None
-        text = f"ignored it for {self.plan.grace_seconds:g} s"
+        text = f"ignored it for {self._grace_seconds():g} s"
         self.call.note(f"{text}; its cell is being ended")
-        if self.wish.kind is Kind.ABORTED:
+        if self.wish.kind is Kind.ABORTED and self.wish.cause != LEASE_EXPIRED:
             self.worker.end_stuck(text)
         else:
             self.end_cell(self.wish)

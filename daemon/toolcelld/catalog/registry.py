@@ -81,6 +81,7 @@ class CatalogRegistry:
         self,
         directory: str,
         *,
+        within: str = "",
         on_change: Callable[[Catalog], object] | None = None,
         wait_seconds: float | None = None,
         at_once: bool = False,
@@ -89,13 +90,14 @@ class CatalogRegistry:
 
         Args:
             directory: An absolute path.
+            within: What it resolves to has to lie in this directory, which is resolved as well; empty for anywhere.
             on_change: Called with every newer catalog after this method has returned.
             wait_seconds: How long to wait until every file is described; None takes `[daemon] open_wait`.
             at_once: Whether to wait for the scan alone, and for no file to be described.
 
         Raises `DirectoryError`. When cancelled, it leaves no pin.
         """
-        watched = self._watched(await look(directory, resolved, directory))
+        watched = self._watched(await look(directory, resolved, directory, within))
         pin = watched.pin()
         try:
             enough = None if at_once else watched.known
@@ -186,14 +188,16 @@ class CatalogRegistry:
         return watched
 
 
-def resolved(directory: str) -> str:
-    """Return the resolved path of an existing directory. Raises `DirectoryError`."""
+def resolved(directory: str, within: str = "") -> str:
+    """Return the resolved path of an existing directory, which lies in `within` if that is given. Raises `DirectoryError`."""
     if "\0" in directory or not os.path.isabs(directory):
         raise DirectoryError("the directory must be an absolute path")
     try:
         real = os.path.realpath(directory)
     except OSError as error:  # a link that may not be read, or is another file by then
         raise DirectoryError(f"{directory} cannot be found: {error.strerror}") from error
+    if within and not is_below(real, os.path.realpath(within)):
+        raise DirectoryError(f"{directory} leads out of {within}")
     if not os.path.isdir(real):
         raise DirectoryError(f"{directory} is not a directory; name one that exists")
     try:

@@ -41,6 +41,7 @@ from toolcelld.config.schema import (
     EnvironmentsSection,
     HookSection,
     LimitKeys,
+    ListenSection,
     MaxSection,
     MetricsSection,
     ProfileSection,
@@ -114,6 +115,7 @@ class Config:
     spill: SpillSection = field(default_factory=SpillSection.default)
     records: RecordsSection = field(default_factory=RecordsSection.default)
     metrics: MetricsSection = field(default_factory=MetricsSection.default)
+    listen: ListenSection = field(default_factory=ListenSection.default)
     environments: EnvironmentsSection = field(default_factory=EnvironmentsSection.default)
     trust: Trust = "confined"  # of what stands in the project that a session works in
     secrets: Mapping[str, SecretSection] = field(default_factory=dict[str, SecretSection])
@@ -295,6 +297,7 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
         spill=_merged(config.spill, file.spill),
         records=_merged(config.records, file.records),
         metrics=_merged(config.metrics, file.metrics),
+        listen=_merged(config.listen, file.listen),
         environments=_merged(config.environments, file.environments),
         trust=file.trust if "trust" in file.model_fields_set else config.trust,
         secrets={**config.secrets, **file.secrets},  # whole: a place of the lower file is no place besides

@@ -26,6 +26,7 @@ TITLES: Final[Mapping[str, str]] = {
     "spill": "[spill]",
     "records": "[records]",
     "metrics": "[metrics]",
+    "listen": "[listen]",
     "environments": "[environments]",
     "secrets": "[secrets] NAME",
     "profile": "[profile.NAME]",
@@ -100,6 +101,15 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "metrics": {
         "listen": "where metrics and health are served, an address of this machine or the path of a socket; read at the start",
+    },
+    "listen": {
+        "address": "where clients of other machines are served: HOST:PORT, with mutual TLS 1.3; read at the start, as all of this table",
+        "node": "the name of this machine in tickets; by default its host name",
+        "certificate": "the certificate of this machine, with its chain, in PEM; by default `listen/node.crt` in the state directory",
+        "key": "its key; by default `listen/node.key`",
+        "client_ca": "the authority that signs the certificates of clients; by default `listen/ca.crt`",
+        "tickets": "a file of at least 32 random bytes that tickets are signed with; a new one makes all tickets invalid; by default `listen/tickets.key`",
+        "sessions": "sessions open at a time with one ticket",
     },
     "environments": {
         "uv": "the program that installs packages; by default the one on `PATH`",
@@ -232,7 +242,7 @@ def _type_of(annotation: Any, key: str) -> str:
     return {
         int: "whole number",
         float: "duration",
-        str: {"env": "name", "listen": "address"}.get(key, "path"),
+        str: {"env": "name", "node": "name", "listen": "address", "address": "address"}.get(key, "path"),
     }[annotation]
 
 

@@ -42,6 +42,7 @@ __all__ = [
     "Isolation",
     "Keep",
     "LimitKeys",
+    "ListenSection",
     "MaxSection",
     "MetricsSection",
     "ProfileSection",
@@ -369,6 +370,42 @@ class MetricsSection(Section):
     listen: Annotated[str, AfterValidator(_listen)] = ""  # "127.0.0.1:9464" or "/path"; empty: none
 
 
+def tcp_address(value: str) -> str:
+    """Return an address of a network as it is. Raises ValueError for one that is none."""
+    found = _TCP.fullmatch(value)
+    if found is None or int(found[1]) > 65_535:
+        raise ValueError('should be HOST:PORT, such as "10.0.0.5:7443" or "[::1]:7443"')
+    return value
+
+
+_TCP = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def _tcp(value: str) -> str:
+    return tcp_address(value) if value else value
+
+
+def _node(value: str) -> str:
+    if value and not _NODE.fullmatch(value):
+        raise ValueError("should be a name of letters, digits, dots, dashes and underscores")
+    return value
+
+
+class ListenSection(Section):
+    """[listen]: clients of other machines, over TCP with mutual TLS 1.3 and a ticket for each; read at the start."""
+
+    address: Annotated[str, AfterValidator(_tcp)] = ""  # "HOST:PORT"; empty: none
+    node: Annotated[str, AfterValidator(_node)] = ""  # empty: the name of the machine
+    certificate: Annotated[FilePath, AfterValidator(_absolute)] | None = (
+        None  # None: below the state directory
+    )
+    key: Annotated[FilePath, AfterValidator(_absolute)] | None = None
+    client_ca: Annotated[FilePath, AfterValidator(_absolute)] | None = None
+    tickets: Annotated[FilePath, AfterValidator(_absolute)] | None = None
+    sessions: Count = 50  # open at once with one ticket
+
+
 LISTED_MAX = 64  # files that a source lists; the directory of each is hashed and watched
 
 
@@ -501,6 +538,7 @@ class ConfigFile(Section):
     spill: SpillSection = SpillSection.default()
     records: RecordsSection = RecordsSection.default()
     metrics: MetricsSection = MetricsSection.default()
+    listen: ListenSection = ListenSection.default()
     environments: EnvironmentsSection = EnvironmentsSection.default()
     secrets: Mapping[str, SecretSection] = {}
     profile: Mapping[str, ProfileSection] = {}
@@ -518,6 +556,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "spill": SpillSection,
     "records": RecordsSection,
     "metrics": MetricsSection,
+    "listen": ListenSection,
     "environments": EnvironmentsSection,
     "secrets": SecretSection,
     "profile": ProfileSection,

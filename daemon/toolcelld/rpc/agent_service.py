@@ -31,7 +31,7 @@ from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import KeptOutput, SpillStore, UnknownOutput
 from toolcelld.policy.disabled import REASON_LETTERS_MAX
-from toolcelld.rpc.auth import TokenInterceptor
+from toolcelld.rpc.auth import Access
 from toolcelld.rpc.messages.arguments import ArgumentReassembler, complete
 from toolcelld.rpc.messages.decoding import (
     PROTOCOL,
@@ -51,6 +51,7 @@ from toolcelld.rpc.messages.encoding import (
 from toolcelld.rpc.messages.refusals import STATUS_CODES, trailers
 from toolcelld.services import Services
 from toolcelld.sessions.admission import disabled_tools, find_tool
+from toolcelld.sessions.caller import AGENT, Caller
 from toolcelld.sessions.registry import Sessions
 from toolcelld.sessions.session import OpenRequest, Session
 
@@ -78,19 +79,19 @@ async def abort(context: Context, refusal: Refusal) -> NoReturn:
     raise AssertionError("abort returned")
 
 
-async def pin_of(services: Services, directory: str) -> Pin:
+async def pin_of(services: Services, directory: str, caller: Caller = AGENT) -> Pin:
     """Return the catalog of a directory as it is now, and what was scanned for it; closed already."""
     try:
-        pin = await services.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
+        pin = await services.catalogs.open(directory, within=caller.directory, wait_seconds=LOOK_SECONDS_MAX)
     except DirectoryError as error:
         raise BadRequest(str(error), field="directory") from error
     pin.close()
     return pin
 
 
-async def look_at(services: Services, directory: str) -> catalog.Catalog:
+async def look_at(services: Services, directory: str, caller: Caller = AGENT) -> catalog.Catalog:
     """Return the catalog of a directory as it is now."""
-    return (await pin_of(services, directory)).catalog
+    return (await pin_of(services, directory, caller)).catalog
 
 
 @contextlib.asynccontextmanager
@@ -103,12 +104,20 @@ async def refusals(context: Context) -> AsyncGenerator[None]:
 
 
 class ToolCell(rpc.ToolCellServicer):
-    """The service for agents."""
+    """The service for agents.
 
-    def __init__(self, services: Services, sessions: Sessions, access: TokenInterceptor) -> None:
+    Args:
+        services: What sessions use of the daemon.
+        sessions: Its sessions.
+        access: What has let the requests in.
+        node: The name of this machine for clients of others; empty on the unix socket.
+    """
+
+    def __init__(self, services: Services, sessions: Sessions, access: Access, *, node: str = "") -> None:
         self._services = services
         self._sessions = sessions
         self._access = access
+        self._node = node
 
     # A session
 
@@ -118,7 +127,9 @@ class ToolCell(rpc.ToolCellServicer):
         async with refusals(context):
             session, welcome = await self._open(context)
             with session.attached() as superseded:
-                await context.write(pb.AttachResponse(events=[_welcome(session, resumed=welcome)]))
+                await context.write(
+                    pb.AttachResponse(events=[_welcome(session, self._node, resumed=welcome)])
+                )
                 for part in events.published(session.offered):
                     response = pb.AttachResponse()
                     encode_event(part, response.events.add())
@@ -169,9 +180,10 @@ class ToolCell(rpc.ToolCellServicer):
                 RefusalReason.OUT_OF_ORDER, "the first message of a stream must be Open.", field="open"
             )
         wanted: pb.Open = first.open
-        request = decode_open(wanted)
+        caller = self._access.caller(context)
+        request = replace(decode_open(wanted), caller=caller)
         if wanted.session_id:
-            session = self._sessions.resume(wanted.session_id, wanted.resume_token)
+            session = self._sessions.resume(wanted.session_id, wanted.resume_token, caller)
             if session is not None:
                 session.outbox.acknowledge(first.acknowledged)
                 session.answers, session.offered_services = request.answers, request.services
@@ -183,6 +195,8 @@ class ToolCell(rpc.ToolCellServicer):
         assembly = ArgumentReassembler(session.agent, session.hold_arguments)
         try:
             while (message := await context.read()) is not grpc.aio.EOF and not superseded.is_set():
+                if session.lease is not None:
+                    session.lease.renew()
                 try:
                     self._obey(session, message, assembly)
                 except Refusal as refusal:
@@ -265,10 +279,13 @@ class ToolCell(rpc.ToolCellServicer):
                 directory=request.directory,
                 linger_seconds=0,
                 at_once=True,  # its call waits for what it needs
+                caller=self._access.caller(context),
             )
             session = await self._sessions.open(opened, field="directory")
             # It ends when the client is gone or its deadline has passed, too: then its end stops the call.
             with session.attached():
+                if session.lease is not None:
+                    session.lease.hold()
                 session.admit(wanted)
                 over = False
                 while not over:
@@ -287,11 +304,12 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Context) -> pb.ListToolsResponse:
         async with refusals(context):
-            found = await look_at(self._services, request.directory)
+            caller = self._access.caller(context)
+            found = await look_at(self._services, request.directory, caller)
             part = catalog_part(found, 0, len(found.tools), last=True)
             del part.problems[:]
             more = list(self._quarantined(found))
-            if self._access.is_operator(context):
+            if caller.operator:
                 more += disabled_tools(found)
             found = replace(found, problems=(*found.problems, *more))
             part.problems.extend(encode_problem(problem) for problem in found.problems)
@@ -308,7 +326,8 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
         async with refusals(context):
-            tool = find_tool(await look_at(self._services, request.directory), request.name, field="name")
+            found = await look_at(self._services, request.directory, self._access.caller(context))
+            tool = find_tool(found, request.name, field="name")
             lines = [
                 pb.Setting(key=line.key, value=line.value, origin=line.origin)
                 for line in self._services.ruleset.settings(tool).lines
@@ -320,9 +339,10 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def AbortCall(self, request: pb.AbortCallRequest, context: Context) -> pb.AbortCallResponse:
         async with refusals(context):
-            if self._access.is_operator(context) and not request.resume_token:
+            caller = self._access.caller(context)
+            if caller.operator and not request.resume_token:
                 return self._abort_as_operator(request)
-            session = self._sessions.get(request.session_id, request.resume_token)
+            session = self._sessions.get(request.session_id, request.resume_token, caller)
             stop = Stop(Kind.ABORTED, "client", request.reason[:REASON_LETTERS_MAX] or "by the client")
             running = session.abort(request.call_id, stop)
             return pb.AbortCallResponse(running=running, call_id=request.call_id)
@@ -373,9 +393,10 @@ class ToolCell(rpc.ToolCellServicer):
         self, spills: SpillStore, request: pb.ReadOutputRequest, context: Context
     ) -> KeptOutput:
         try:
-            if self._access.is_operator(context) and not request.resume_token:
+            caller = self._access.caller(context)
+            if caller.operator and not request.resume_token:
                 return await spills.find(request.output_id)
-            session = self._sessions.get(request.session_id, request.resume_token)
+            session = self._sessions.get(request.session_id, request.resume_token, caller)
             output = await spills.get(request.output_id)
         except UnknownOutput as error:
             raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error
@@ -392,7 +413,7 @@ def _undecodable() -> Refusal:
     return BadRequest("a message on the stream is not a valid AttachRequest.")
 
 
-def _welcome(session: Session, *, resumed: bool) -> pb.Event:
+def _welcome(session: Session, node: str, *, resumed: bool) -> pb.Event:
     return pb.Event(
         welcome=pb.Welcome(
             session_id=session.id,
@@ -404,6 +425,8 @@ def _welcome(session: Session, *, resumed: bool) -> pb.Event:
             calls=[call_info(call) for call in session.known_calls()],
             directory=session.directory,
             worktree=session.worktree,
+            node=node,
+            lease_seconds=session.request.caller.lease_seconds,
         )
     )
 

@@ -18,6 +18,7 @@ from toolcelld.files.looks import look
 from toolcelld.lifecycle import SessionState, WorkerState
 from toolcelld.pool.worker import Worker
 from toolcelld.services import Services
+from toolcelld.sessions.caller import Caller
 from toolcelld.sessions.project_watch import ProjectWatches
 from toolcelld.sessions.retention import TotalRetention
 from toolcelld.sessions.session import OpenRequest, Session
@@ -53,9 +54,11 @@ class Sessions:
     async def open(self, request: OpenRequest, *, field: str = "open.directory") -> Session:
         """Open a session and scan its directory. Raises `Refusal`, with `field` as the request's field."""
         self._refuse_if_draining()
-        self._check_room()
+        self._check_room(request.caller)
         try:
-            pin = await self._services.catalogs.open(request.directory, at_once=request.at_once)
+            pin = await self._services.catalogs.open(
+                request.directory, within=request.caller.directory, at_once=request.at_once
+            )
         except DirectoryError as error:
             raise BadRequest(str(error), field=field) from error
         try:
@@ -71,7 +74,7 @@ class Sessions:
             raise
         try:  # others were opened meanwhile
             self._refuse_if_draining()
-            self._check_room()
+            self._check_room(request.caller)
         except Refusal:
             pin.close()
             raise
@@ -85,7 +88,16 @@ class Sessions:
         )
         return session
 
-    def _check_room(self) -> None:
+    def _check_room(self, caller: Caller) -> None:
+        if caller.sessions_max:
+            own = sum(session.request.caller.owner == caller.owner for session in self._sessions.values())
+            if own >= caller.sessions_max:
+                raise Refusal(
+                    RefusalReason.BUSY,
+                    f"{own} sessions of this ticket are open already; close some.",
+                    retry_seconds=10,
+                    quota=f"[listen] sessions = {caller.sessions_max}",
+                )
         sessions_max = self._services.config.daemon.sessions
         if len(self._sessions) >= sessions_max:
             raise Refusal(
@@ -131,9 +143,11 @@ class Sessions:
         self.drained = reason
         self._turn(draining=reason is not None)
 
-    def resume(self, session_id: str, secret: str) -> Session | None:
+    def resume(self, session_id: str, secret: str, caller: Caller) -> Session | None:
         """Return the session of a resume token, or None if its id is unknown. Raises `Refusal` for a wrong secret."""
-        session = self._sessions.get(session_id)
+        session = self._own(session_id, caller)
+        if session is not None and session.lease is not None:
+            session.lease.renew()  # which ends it where this word comes too late
         if session is None or session.state in (SessionState.CLOSING, SessionState.CLOSED):
             return None
         if not secret:
@@ -144,14 +158,19 @@ class Sessions:
             )
         return self.check(session, secret, "open.resume_token")
 
-    def get(self, session_id: str, secret: str) -> Session:
+    def get(self, session_id: str, secret: str, caller: Caller) -> Session:
         """Return the session with this secret. Raises `Refusal`."""
-        session = self._sessions.get(session_id)
+        session = self._own(session_id, caller)
         if session is None:
             raise Refusal(
                 RefusalReason.UNKNOWN_SESSION, f"there is no session {session_id[:64]!r}.", field="session_id"
             )
         return self.check(session, secret, "resume_token")
+
+    def _own(self, session_id: str, caller: Caller) -> Session | None:
+        """Return a session, unless it is another owner's: for this caller there is no such session."""
+        session = self._sessions.get(session_id)
+        return session if session is not None and session.request.caller.owner == caller.owner else None
 
     @staticmethod
     def check(session: Session, secret: str, field: str) -> Session:
@@ -172,9 +191,10 @@ class Sessions:
             if call_id == beginning or (beginning and call_id.startswith(beginning))
         ]
 
-    def call(self, call_id: str) -> Call | None:
-        """Return the running call with this id; ids are unique per session, so the oldest session wins."""
-        found = (session.calls.get(call_id) for session in self._sessions.values())
+    def call(self, call_id: str, owner: str) -> Call | None:
+        """Return an owner's running call with this id; ids are unique per session, so the oldest session wins."""
+        own = (session for session in self._sessions.values() if session.request.caller.owner == owner)
+        found = (session.calls.get(call_id) for session in own)
         return next((call for call in found if call is not None), None)
 
     def on_worker_changed(self, worker: Worker) -> None:

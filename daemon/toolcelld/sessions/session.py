@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
 from toolcelld.calls.outcomes.history import CallSummary
-from toolcelld.calls.outcomes.outcome import Kind, Stop
+from toolcelld.calls.outcomes.outcome import LEASE_EXPIRED, Kind, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.request import Plan, Request
 from toolcelld.calls.timers import MessageAllowance
@@ -41,7 +41,9 @@ from toolcelld.pool.fair_queue import Places
 from toolcelld.pool.worker import Worker
 from toolcelld.services import Services
 from toolcelld.sessions.admission import Admission, check_ancestors
+from toolcelld.sessions.caller import AGENT, Caller
 from toolcelld.sessions.idempotency import IdempotencyCache
+from toolcelld.sessions.lease import Lease
 from toolcelld.sessions.outbox import Outbox, StartEvents
 from toolcelld.sessions.retention import OUTCOME_BYTES, Retention
 from toolcelld.sessions.session_events import SessionEvents
@@ -68,6 +70,7 @@ class OpenRequest:
     follow: bool = False
     services: frozenset[str] = frozenset()
     at_once: bool = False  # opening waits for no file that is still being described
+    caller: Caller = AGENT
 
 
 class Session(Machine[SessionState, SessionEvent]):
@@ -129,6 +132,10 @@ class Session(Machine[SessionState, SessionEvent]):
         self.session_events = SessionEvents(self)
         self._lost: set[str] = set()
         self._linger: asyncio.TimerHandle | None = None
+        caller = request.caller
+        self.lease = (
+            Lease(caller.lease_seconds, caller.expires, self._lease_over) if caller.lease_seconds else None
+        )
         self._shutdown: asyncio.Task[None] | None = None  # tells the tools that the session ends
         pin.subscribe(self._on_catalog)  # a catalog may have come since the pin was made
         if request.follow:
@@ -201,9 +208,16 @@ class Session(Machine[SessionState, SessionEvent]):
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
+        if self.lease is not None:
+            self.lease.end()
         for call in list(self.calls.values()):
             call.stop(stop)
         self._close_if_empty()
+
+    def _lease_over(self) -> None:
+        seconds = self.request.caller.lease_seconds
+        text = f"the session's lease is over: its client had {seconds:g} s to say anything"
+        self.close(Stop(Kind.ABORTED, LEASE_EXPIRED, text))
 
     def _close_if_empty(self) -> None:
         if self.calls or self.state is not SessionState.CLOSING:
@@ -413,7 +427,9 @@ class Session(Machine[SessionState, SessionEvent]):
         """Return the parent call, also from another session, or None."""
         if not request.parent_call_id:
             return None
-        return self.calls.get(request.parent_call_id) or self._sessions.call(request.parent_call_id)
+        return self.calls.get(request.parent_call_id) or self._sessions.call(
+            request.parent_call_id, self.request.caller.owner
+        )
 
     def answer(self, call_id: str, ask_id: int, *, allowed: bool, always: bool, message: str) -> None:
         """Send an answer to the tool; a late one is ignored. Raises `Refusal` for a question that was not asked."""

@@ -8,6 +8,10 @@ Every RPC carries the metadata `authorization: Bearer <token>`; the token for ag
 `agent.token`, the one for operators in `operator.token`, in the directory of the socket. The
 operator's token also permits everything that the agent's token permits.
 
+A daemon with `[listen]` serves this service, and no other, on TCP too: with mutual TLS 1.3 and the metadata
+`authorization: Ticket <ticket>`. A ticket is for one node, tenant, directory, client certificate and lease; tokens are
+not valid there. Directories are then those of the daemon's machine: a relative one, or none, begins at the ticket's.
+
 Failures are reported in two distinct ways. The failure of a tool is an Outcome, and the RPC ends OK.
 A request that cannot be served is a refusal: a google.rpc.Status whose details hold an ErrorInfo
 with domain "toolcell" and a `reason` of the enum RefusalReason (without its prefix), and, where
@@ -937,6 +941,8 @@ class Welcome(_message.Message):
     CALLS_FIELD_NUMBER: _builtins.int
     DIRECTORY_FIELD_NUMBER: _builtins.int
     WORKTREE_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    LEASE_SECONDS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The id of the session, assigned by the daemon."""
     resume_token: _builtins.str
@@ -953,6 +959,12 @@ class Welcome(_message.Message):
     """The session's directory, resolved."""
     worktree: _builtins.str
     """The git worktree that contains it, else the same directory."""
+    node: _builtins.str
+    """The name of the daemon's machine, for a client of another one; else empty."""
+    lease_seconds: _builtins.float
+    """How long the session goes on without a message of its client, by the clock of the daemon's machine; then its calls
+    are stopped as aborted (lease_expired), and it is closed. Any message counts, also an empty one; 0 for no such bound.
+    """
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallInfo]:
         """The calls that are running, or whose outcome is not acknowledged."""
@@ -969,10 +981,12 @@ class Welcome(_message.Message):
         calls: _abc.Iterable[Global___CallInfo] | None = ...,
         directory: _builtins.str = ...,
         worktree: _builtins.str = ...,
+        node: _builtins.str = ...,
+        lease_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "daemon_version", b"daemon_version", "directory", b"directory", "generation", b"generation", "protocol", b"protocol", "resume_token", b"resume_token", "resumed", b"resumed", "session_id", b"session_id", "worktree", b"worktree"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "daemon_version", b"daemon_version", "directory", b"directory", "generation", b"generation", "lease_seconds", b"lease_seconds", "node", b"node", "protocol", b"protocol", "resume_token", b"resume_token", "resumed", b"resumed", "session_id", b"session_id", "worktree", b"worktree"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -113,6 +113,20 @@ async def test_opening_describes_what_is_there(shop: Shop, project: Path) -> Non
         assert pin.catalog.generation > 0
 
 
+async def test_a_directory_has_to_lie_where_the_caller_may_be(shop: Shop, project: Path) -> None:
+    """Also one that was exchanged for a link after its path was checked."""
+    below, link = project / "below", project / "link"
+    below.mkdir()
+    link.symlink_to(project.parent)
+    async with live(shop) as catalogs:
+        for inside in (project, below):
+            pin = await catalogs.open(str(inside), within=str(project), wait_seconds=LONG)
+            assert pin.catalog.directory == str(inside)
+        for outside in (link, project.parent, project / "..", f"{project}x"):
+            with pytest.raises(DirectoryError):
+                await catalogs.open(str(outside), within=str(project), wait_seconds=LONG)
+
+
 async def test_an_empty_directory_is_open_at_once(shop: Shop, project: Path) -> None:
     async with live(shop) as catalogs:
         pin = await catalogs.open(str(project), wait_seconds=LONG)

@@ -56,6 +56,8 @@ class Stop:
 
 QUESTION_CAUSE: Final = "question"
 """Of a call whose questions were open for too long."""
+LEASE_EXPIRED: Final = "lease_expired"
+"""Of a call whose client, on another machine, may have been told by now that it is over."""
 
 
 class Report(NamedTuple):

@@ -1,0 +1,133 @@
+"""What a daemon needs to listen on TCP: its certificate and key, who signs the certificates of clients, and the key of tickets.
+
+All of it is there and fits together, or the daemon does not start: there is no TCP without mutual TLS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import ssl
+import stat
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from toolcelld.config.load import Config, ConfigError, Mistake
+from toolcelld.config.schema import tcp_address
+from toolcelld.rpc.tickets import KEY_BYTES_MIN
+
+FILE_BYTES_MAX: Final = 256 * 1024
+"""A chain of certificates has some kilobytes."""
+PLACE: Final = "listen"
+"""The directory in the state directory that has the files which the configuration does not name."""
+NAMES: Final = {
+    "certificate": "node.crt",
+    "key": "node.key",
+    "client_ca": "ca.crt",
+    "tickets": "tickets.key",
+}
+"""By the keys of `[listen]`."""
+SECRET: Final = frozenset({"key", "tickets"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Material:
+    """The files of `[listen]`, as they were when the daemon started."""
+
+    address: str
+    node: str
+    certificate: bytes
+    key: bytes
+    client_ca: bytes
+    tickets: bytes
+    sessions_max: int
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return what gRPC needs: a client without a certificate of the authority gets no connection."""
+        pair = (self.key, self.certificate)
+        return grpc.ssl_server_credentials([pair], root_certificates=self.client_ca, require_client_auth=True)
+
+
+def material(config: Config, address: str, state: str) -> Material | None:
+    """Read what `[listen]` names, or return None if the daemon is to listen nowhere. Blocks.
+
+    Args:
+        config: The configuration.
+        address: HOST:PORT of the command line, which counts before that of the configuration; empty for none.
+        state: The state directory.
+
+    Raises:
+        ConfigError: A file is missing, unsafe or of another kind, or the key does not belong to the certificate.
+    """
+    listen = config.listen
+    address = address or listen.address
+    if not address:
+        return None
+    try:
+        tcp_address(address)
+    except ValueError as error:
+        raise _fault("address", f"{address} {error}") from None
+    paths = {key: getattr(listen, key) or os.path.join(state, PLACE, name) for key, name in NAMES.items()}
+    read = {key: _read(key, path) for key, path in paths.items()}
+    if len(read["tickets"]) < KEY_BYTES_MIN:
+        raise _fault("tickets", f"{paths['tickets']} has less than {KEY_BYTES_MIN} bytes")
+    _check_pair(paths)
+    _check_authority(paths["client_ca"])
+    return Material(
+        address=address,
+        node=listen.node or socket.gethostname(),
+        sessions_max=listen.sessions,
+        **read,
+    )
+
+
+def fingerprint(certificate: str) -> str:
+    """Return the SHA-256 of a certificate in PEM. Raises ValueError."""
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()
+
+
+def _read(key: str, path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise _fault(key, f"{path} cannot be read: {error.strerror}") from error
+    if status.st_uid not in (os.geteuid(), 0):
+        raise _fault(key, f"{path} belongs to user {status.st_uid}")
+    if status.st_mode & (0o077 if key in SECRET else 0o022):
+        mode = stat.S_IMODE(status.st_mode)
+        raise _fault(key, f"{path} is open to others (mode {mode:o})", f"chmod 600 {path}")
+    if not content or len(content) > FILE_BYTES_MAX:
+        raise _fault(key, f"{path} is empty, or larger than {FILE_BYTES_MAX} bytes")
+    return content
+
+
+def _check_pair(paths: dict[str, str]) -> None:
+    def no_password() -> str:
+        raise _fault("key", f"{paths['key']} has a password; the daemon has nobody to ask for it")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(paths["certificate"], paths["key"], password=no_password)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        text = f"{paths['key']} is not the key of {paths['certificate']}, or one of them is not in PEM"
+        raise _fault("certificate", f"{text} ({error})") from error
+
+
+def _check_authority(path: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as error:
+        raise _fault("client_ca", f"{path} has no certificate in PEM ({error})") from error
+    if not context.get_ca_certs():
+        raise _fault("client_ca", f"{path} has no certificate of an authority")
+
+
+def _fault(key: str, text: str, remedy: str = "") -> ConfigError:
+    end = f"; {remedy}" if remedy else ""
+    return ConfigError("[listen]", [Mistake(f"listen.{key}", "", f"{text}{end}")])

@@ -1,0 +1,81 @@
+"""A lease on a clock of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from toolcelld.sessions import lease as leases
+from toolcelld.sessions.lease import Lease
+
+pytestmark = pytest.mark.anyio
+
+
+class Clock:
+    """The clock of the machine, which a test moves on."""
+
+    now = 100.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(leases, "_clock", lambda: clock.now)
+    return clock
+
+
+async def test_a_word_in_time_renews_it_and_a_late_one_ends_it(clock: Clock) -> None:
+    ends: list[float] = []
+    lease = Lease(3600, float("inf"), lambda: ends.append(clock.now))
+    for _ in range(5):
+        clock.now += 3599
+        lease.renew()
+    assert ends == []
+    clock.now += 3600
+    lease.renew()  # no timer has fired: the loop was stopped for as long
+    lease.renew()
+    assert ends == [clock.now]
+
+
+async def test_it_ends_by_itself(clock: Clock) -> None:
+    over = asyncio.Event()
+    lease = Lease(0.03, float("inf"), over.set)
+    clock.now += 1
+    async with asyncio.timeout(30):
+        await over.wait()
+    lease.end()
+
+
+async def test_one_that_is_held_ends_only_if_the_machine_stood_still(clock: Clock) -> None:
+    over = asyncio.Event()
+    looks = asyncio.Event()
+    lease = Lease(0.3, float("inf"), over.set)
+    lease.hold()
+    for _ in range(10):
+        clock.now += 0.2
+        before = lease._until
+        async with asyncio.timeout(30):
+            while lease._until == before:  # until it has looked
+                await asyncio.sleep(0.01)
+    assert not over.is_set()
+    assert not looks.is_set()
+    clock.now += 0.3
+    async with asyncio.timeout(30):
+        await over.wait()
+
+
+async def test_it_does_not_outlast_its_ticket(clock: Clock) -> None:
+    over = asyncio.Event()
+    lease = Lease(3600, 1.0, over.set)  # Unix time
+    lease.renew()
+    assert over.is_set()
+
+
+async def test_nobody_is_told_of_the_end_of_one_that_was_forgotten(clock: Clock) -> None:
+    ends: list[int] = []
+    lease = Lease(3600, float("inf"), lambda: ends.append(1))
+    lease.end()
+    clock.now += 7200
+    lease.renew()
+    assert ends == []
