@@ -10,8 +10,8 @@ import os
 import sys
 import tempfile
 import tomllib
-from collections.abc import MutableMapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -19,9 +19,12 @@ from tomlkit.exceptions import TOMLKitError
 from toolcell import _paths
 from toolcelld.config.load import ConfigError, Mistake, load, shown
 
-__all__ = ["edit"]
+__all__ = ["Change", "edit", "edit_all"]
 
 PARTS_MAX: Final = 3  # no key of ours has more
+
+Change: TypeAlias = tuple[tuple[str, ...], Any]
+"""The parts of a key, and its value; None removes it, and a table that is empty then."""
 
 
 def edit(path: str, key: str, value: str, paths: Sequence[str]) -> str:
@@ -36,15 +39,32 @@ def edit(path: str, key: str, value: str, paths: Sequence[str]) -> str:
     Raises:
         ConfigError: The configuration cannot be used with it; nothing has been written.
     """
-    parts, real = _parts(path, key), os.path.realpath(path)
-    before = _text(real)
-    after = _with(path, before, parts, _value(value))
-    config = load(paths, instead={path: after.encode()})
-    if held := next((each for each in config.held if each.path[: len(parts)] == tuple(parts)), None):
-        raise ConfigError(path, [Mistake(key, shown(_value(value)), f"is more than {held.why} allows")])
-    _write(real, after)
+    edit_all(path, [(tuple(_parts(path, key)), _value(value))], paths)
     line = tomlkit.dumps({"value": _value(value)}).strip().removeprefix("value = ")
     return f"{key} = {line}"
+
+
+def edit_all(path: str, changes: Sequence[Change], paths: Sequence[str]) -> None:
+    """Set and remove keys in one step.
+
+    Args:
+        path: The file; it is made if it is not there.
+        changes: In their order.
+        paths: All configuration files, that one among them, the later on top.
+
+    Raises:
+        ConfigError: The configuration cannot be used with them; nothing has been written.
+    """
+    real = os.path.realpath(path)
+    after = _text(real)
+    for parts, value in changes:
+        after = _without(path, after, parts) if value is None else _with(path, after, parts, value)
+    config = load(paths, instead={path: after.encode()})
+    for parts, value in changes:
+        if held := next((each for each in config.held if each.path[: len(parts)] == parts), None):
+            problem = f"is more than {held.why} allows"
+            raise ConfigError(path, [Mistake(".".join(parts), shown(value), problem)])
+    _write(real, after)
 
 
 def _parts(path: str, key: str) -> list[str]:
@@ -81,11 +101,7 @@ def _text(path: str) -> str:
 
 
 def _with(path: str, text: str, parts: Sequence[str], value: Any) -> str:
-    try:
-        wanted = tomllib.loads(text)
-        document = tomlkit.parse(text)
-    except (tomllib.TOMLDecodeError, TOMLKitError) as error:
-        raise ConfigError(path, [Mistake("", "", f"is not TOML: {error}")]) from error
+    document, wanted = _parsed(path, text)
     *tables, last = parts
     table: MutableMapping[str, Any] = document
     plain: dict[str, Any] = wanted
@@ -96,14 +112,58 @@ def _with(path: str, text: str, parts: Sequence[str], value: Any) -> str:
         if not isinstance(below, dict):
             raise ConfigError(path, [Mistake(".".join(tables), "", "is a value there, and no table")])
         table, plain = table[name], cast("dict[str, Any]", below)
-    table[last], plain[last] = value, value
+    table[last] = _inline(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+    plain[last] = value
+    return _kept(
+        path, document, wanted, Mistake(".".join(parts), "", "cannot be set there; write it by hand")
+    )
+
+
+def _inline(value: dict[str, Any]) -> Any:
+    table: Any = tomlkit.inline_table()
+    table.update(value)
+    return table
+
+
+def _without(path: str, text: str, parts: Sequence[str]) -> str:
+    """Return a text without a key, and without the tables that are empty then."""
+    document, wanted = _parsed(path, text)
+    places: list[tuple[MutableMapping[str, Any], dict[str, Any], str]] = []
+    table: Any = document
+    plain: Any = wanted
+    for name in parts:
+        if not isinstance(plain, dict) or name not in plain:
+            return text
+        places.append((table, cast("dict[str, Any]", plain), name))
+        table, plain = table[name], cast("Any", plain[name])
+    for around, left, name in reversed(places):
+        del around[name], left[name]
+        if left:
+            break
+    otherwise = Mistake(".".join(parts), "", "cannot be removed there; take it out by hand")
+    after = _kept(path, document, wanted, otherwise)
+    end = "\r\n" if after.endswith("\r\n") else "\n"
+    # Without the empty lines that stood before what was removed.
+    return after.rstrip("\r\n") + end if after.strip() else ""
+
+
+def _parsed(path: str, text: str) -> tuple[tomlkit.TOMLDocument, dict[str, Any]]:
+    """Return a text as it is edited, and as it is read."""
+    try:
+        return tomlkit.parse(text), tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, TOMLKitError) as error:
+        raise ConfigError(path, [Mistake("", "", f"is not TOML: {error}")]) from error
+
+
+def _kept(path: str, document: tomlkit.TOMLDocument, wanted: Mapping[str, Any], otherwise: Mistake) -> str:
+    """Return the text of a document that says what it should. Raises `ConfigError` with the mistake for another one."""
     after = tomlkit.dumps(document)
     try:
         kept = tomllib.loads(after) == wanted
     except tomllib.TOMLDecodeError:
         kept = False
     if not kept:
-        raise ConfigError(path, [Mistake(".".join(parts), "", "cannot be set there; write it by hand")])
+        raise ConfigError(path, [otherwise])
     return after
 
 

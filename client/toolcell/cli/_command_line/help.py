@@ -121,6 +121,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "config check": ("toolcell config check", "toolcell config check ./toolcell.toml"),
     "mcp": ("toolcell mcp", "toolcell mcp --http 8931", "toolcell mcp install claude"),
     "mcp install": ("toolcell mcp install claude", "toolcell mcp install vscode --project --write"),
+    "mcp adopt": ("toolcell mcp adopt", "toolcell mcp adopt claude cursor --yes"),
+    "mcp return": ("toolcell mcp return", "toolcell mcp return claude"),
     "bridge": ("toolcell bridge",),
     "opencode": ("toolcell opencode install",),
     "opencode install": ("toolcell opencode install", "toolcell opencode install --project"),

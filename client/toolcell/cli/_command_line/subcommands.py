@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 from typer import Argument, Option
@@ -72,6 +72,36 @@ def install(
     ] = False,
 ) -> None:
     """Print the configuration that makes a host start `toolcell mcp`, or write it."""
+
+
+Hosts: TypeAlias = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="[HOST]...",
+        help="The hosts; default: all that mcp install knows.",
+        autocompletion=completing.hosts,
+        show_default=False,
+    ),
+]
+OfProject: TypeAlias = Annotated[
+    bool,
+    Option("--project", help="Use the files of the project in this directory, in place of the user's."),
+]
+
+
+@verb(mcp_app, "operation.adopt.adopt.adopt")
+def adopt(
+    context: CommandContext,
+    hosts: Hosts = None,
+    project: OfProject = False,
+    yes: Annotated[bool, Option("--yes", help="Do it without a question.")] = False,
+) -> None:
+    """Show the MCP servers that hosts start, and make them sources of the user's configuration."""
+
+
+@verb(mcp_app, "operation.adopt.give_back.give_back", name="return")
+def give_back(context: CommandContext, hosts: Hosts = None, project: OfProject = False) -> None:
+    """Give hosts back the servers that were adopted."""
 
 
 opencode_app = group("Make the tools native tools of OpenCode, by a plugin.")

@@ -31,7 +31,7 @@ VALUE_COLUMNS_MAX = 60
 def show(context: CommandContext) -> Exit:
     """Print every value with its origin, as TOML."""
     found = _report(())
-    _refuse_mistakes(found)
+    refuse_mistakes(found)
     if context.as_json:
         print(json_text({"files": found["files"], "values": found["values"]}))
         return Exit.OK
@@ -72,22 +72,27 @@ async def set_key(context: CommandContext, key: str, value: str) -> Exit:
         key: Dotted, as TOML has it.
         value: As TOML has it; what is no TOML is text.
     """
-    from toolcell_proto.v1 import operator_pb2 as op
-
-    done = _run("toolcelld.config.edit", key, value)
-    _refuse_mistakes(done)
-    read = False
-    with contextlib.suppress(Unavailable):
-        async with operator(context) as client:
-            await client.ask(client.operator.Reload, op.ReloadRequest())
-            status = await client.ask(client.operator.GetStatus, op.GetStatusRequest())
-            read = done["file"] in status.config_files
+    done = run("toolcelld.config.edit", key, value)
+    refuse_mistakes(done)
+    read = await reread(context, done["file"])
     if context.as_json:
         print(json_text({"file": done["file"], "line": done["line"], "reloaded": read}))
     elif not context.quiet:
         when = "The daemon has read it." if read else "A daemon reads it when it starts."
         print_prose(f"{clean(done['file'])}: {clean(done['line'])}\n{when}")
     return Exit.OK
+
+
+async def reread(context: CommandContext, file: str) -> bool:
+    """Have a running daemon read its configuration; return whether one has read that file."""
+    from toolcell_proto.v1 import operator_pb2 as op
+
+    with contextlib.suppress(Unavailable):
+        async with operator(context) as client:
+            await client.ask(client.operator.Reload, op.ReloadRequest())
+            status = await client.ask(client.operator.GetStatus, op.GetStatusRequest())
+            return file in status.config_files
+    return False
 
 
 async def check(context: CommandContext, files: Sequence[str]) -> Exit:
@@ -110,12 +115,20 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
 
 
 def _report(files: Sequence[str]) -> dict[str, Any]:
-    return _run("toolcelld.config.report", *map(os.path.abspath, files))
+    return run("toolcelld.config.report", *map(os.path.abspath, files))
 
 
-def _run(module: str, *words: str) -> dict[str, Any]:
+def run(module: str, *words: str, said: str = "") -> dict[str, Any]:
+    """Run a module of the daemon's package, and return what it prints.
+
+    Args:
+        module: Its name.
+        words: Its words.
+        said: What it reads on stdin.
+    """
     done = subprocess.run(
         [sys.executable, "-P", "-m", module, *words],
+        input=said,
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,
@@ -127,7 +140,8 @@ def _run(module: str, *words: str) -> dict[str, Any]:
     return found
 
 
-def _refuse_mistakes(found: dict[str, Any]) -> None:
+def refuse_mistakes(found: dict[str, Any]) -> None:
+    """Raise `Failure` for a configuration that cannot be used."""
     if found["mistakes"]:
         first, *rest = map(clean, found["mistakes"])
         raise Failure(Exit.FAILED, "config", first, "\n".join(rest))

@@ -37,7 +37,7 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
     above = os.getcwd() if project else None
     path = host.file(os.environ, above)
     # What others read in their copy of a project names no path of this machine.
-    command = ["toolcell", "mcp"] if project else _command(context)
+    command = ["toolcell", "mcp"] if project else bridge_command(context)
     entry = host.entry_of(command, project=project)
     if not write and not remove:
         _print(context, name, path, entry, project=project)
@@ -193,7 +193,7 @@ def _print(context: CommandContext, name: str, path: str, entry: dict[str, Any],
     if context.as_json:
         print(json_text({"host": name, "file": path, "configuration": {host.outer: {NAME: entry}}}))
         return
-    print(_text(host, entry), end="", flush=True)
+    print(entry_text(host, entry), end="", flush=True)
     if not context.quiet:
         again = f"; to put it there: toolcell mcp install {name}{' --project' if project else ''} --write"
         writes = host.format == "JSON" or (host.own is not None and not project)
@@ -207,7 +207,7 @@ def _remark(context: CommandContext, name: str, *, project: bool) -> None:
         print(prose(HOSTS[name].remark.format(name=name), sys.stderr), file=sys.stderr)
 
 
-def _text(host: McpHost, entry: Mapping[str, Any]) -> str:
+def entry_text(host: McpHost, entry: Mapping[str, Any]) -> str:
     """A configuration with nothing but the entry."""
     if host.format == "JSON":
         return json_text({host.outer: {NAME: entry}}, indent=2) + "\n"
@@ -242,12 +242,12 @@ def _by_hand(path: str, why: str, host: McpHost, entry: Mapping[str, Any], *, re
         what = f'By hand: take "{NAME}" out of "{host.outer}".'
     else:
         what = "By hand: put this into it.\n" + "".join(
-            f"  {line}\n" for line in _text(host, entry).splitlines()
+            f"  {line}\n" for line in entry_text(host, entry).splitlines()
         )
     return Failure(Exit.USAGE, "kept", f"{path} stays as it is: {why}.", what.rstrip("\n"))
 
 
-def _command(context: CommandContext) -> list[str]:
+def bridge_command(context: CommandContext) -> list[str]:
     """How a host starts the bridge: by the whole path, as its PATH may be another."""
     beside = os.path.join(os.path.dirname(sys.executable), "toolcell")
     program = (

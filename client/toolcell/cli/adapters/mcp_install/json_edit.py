@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json.decoder import JSONDecoder
 from typing import Any
@@ -54,6 +54,25 @@ def member(text: str, outer: str, name: str) -> Any:
     found = _inner(clean, _root(clean), outer)
     inside = found.find(name) if found is not None else None
     return _value(clean, inside.value)[0] if inside is not None else None
+
+
+def span(text: str, path: Sequence[str]) -> tuple[int, int] | None:
+    """Where the value is that some names lead to, from the outermost object inwards; None where it is not. Raises NotPlain."""
+    clean = plain(text)
+    found, place = _root(clean), (0, 0)
+    for depth, name in enumerate(path):
+        if depth and clean[place[0]] != "{":
+            raise NotPlain(f'"{path[depth - 1]}" is no object')
+        inside = (_object(clean, place[0]) if depth else found).find(name)
+        if inside is None:
+            return None
+        place = inside.value, inside.end
+    return place
+
+
+def value_at(text: str, at: int) -> Any:
+    """The value that begins at some place. Raises NotPlain."""
+    return _value(plain(text), at)[0]
 
 
 def with_member(text: str, outer: str, name: str, value: Mapping[str, Any]) -> str:
