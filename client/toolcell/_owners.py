@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import grp
 import os
 import pwd
 import stat
 from collections.abc import Collection
+from itertools import islice
 from typing import Final, NamedTuple
 
 ACL: Final = "system.posix_acl_access"
+ENTRIES_MAX: Final = 20_000
+"""Below one directory, as many as its digest covers."""
 SYSTEM_GROUPS: Final = 1000
 """Groups of people have higher numbers (SYS_GID_MAX of login.defs)."""
 
@@ -79,6 +83,60 @@ def faults_of(path: str, safe: Collection[str] = (), *, user: int | None = None)
         os.close(descriptor)
     found = [(step.path, step.fault_above) for step in above] + [(holder.path, within)]
     return [(place, fault) for place, fault in found if fault]
+
+
+def fault_below(
+    directory: str, safe: Collection[str] = (), *, passed: Collection[str] = (), user: int | None = None
+) -> tuple[str, str] | None:
+    """Say who else can change a file, or a directory, below one that is in order itself.
+
+    Links are followed, as an import follows them: where one leads, all above it counts too.
+
+    Args:
+        directory: An absolute path.
+        safe: Directories that are accepted, with their files, although other users can write in them.
+        passed: Names of entries that are not looked at.
+        user: Who may change them, besides root; this user by default.
+
+    Returns:
+        The directory to accept, and the fault as a clause; None without any, and for what cannot be looked at.
+    """
+    user = os.geteuid() if user is None else user
+    places, seen, left = [os.path.realpath(directory)], set[str](), ENTRIES_MAX
+    while places:
+        place = places.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        try:
+            with os.scandir(place) as scanned:
+                entries = [entry for entry in islice(scanned, left) if entry.name not in passed]
+        except OSError:
+            continue
+        left -= len(entries)
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.is_dir():
+                    places.append(os.path.realpath(entry.path))
+                if entry.is_symlink():
+                    for fault in faults_of(entry.path, safe, user=user):
+                        return fault
+                elif clause := _fault_of_entry(entry, safe, user):
+                    return (entry.path if entry.is_dir() else place), clause
+    return None
+
+
+def _fault_of_entry(entry: os.DirEntry[str], safe: Collection[str], user: int) -> str:
+    status = entry.stat(follow_symlinks=False)
+    if status.st_uid in (0, user) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return ""  # what is left to open is little
+    if (entry.path if entry.is_dir() else os.path.dirname(entry.path)) in safe:
+        return ""
+    descriptor = os.open(entry.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return _step(entry.path, descriptor, user).fault_within
+    finally:
+        os.close(descriptor)
 
 
 def fault_of_roots(path: str) -> str:

@@ -49,7 +49,7 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
     ),
     (
         "catalog/discovery/sources.py",
-        "fault_of_place",
+        "_not_used",
     ): "tests/daemon/catalog/test_listed.py follows it",
     ("rpc/trust_request.py", "check_owners"): "tests/cli/operation/test_accepting.py follows it",
     (

@@ -79,6 +79,34 @@ def test_a_daemon_is_held_whatever_its_user_says(run: Run, tmp_path: Path) -> No
     assert (done.returncode, "is not trusted" in done.stderr) == (3, True), done
 
 
+@pytest.mark.parametrize("base", ["baseline", "auto"])
+def test_a_link_below_what_root_lets_profiles_open_leads_nowhere(run: Run, tmp_path: Path, base: str) -> None:
+    home = tmp_path / "home"
+    (home / "data" / "real").mkdir(parents=True)
+    (home / "data" / "real" / "file").write_text("mine")
+    (home / "data" / "link").symlink_to(home)
+    (home / "data" / "secret").symlink_to(home / "secret")
+    enforced = f"[enforce]\nreadable = ['{home}/data']\n"
+
+    def called(system: str, path: str, *names: str) -> str:
+        opened = [str(home / "data" / name) for name in names]
+        (tmp_path / "user.toml").write_text(
+            f"trust = 'all'\n[profile.mine]\nbase = '{base}'\nreadable = {opened}\n[defaults]\nsandbox = 'mine'\n"
+        )
+        done = run(
+            *("toolcell.cli", "call", "t", f"path={home}/data/{path}", "--private"),
+            system=system,
+            environment={"TOOLCELL_CONFIG": str(tmp_path / "user.toml")},
+        )
+        return done.stdout + done.stderr
+
+    assert called(enforced, "real/file", "real") == "mine\n"
+    for name, path in (("link", "link/secret"), ("secret", "secret")):
+        assert called("", path, name).startswith("open\n")
+        assert "open\n" not in (said := called(enforced, path, name)), said
+        assert "refused: " in said or "symbolic links" in said, said
+
+
 @pytest.mark.parametrize("words", [(), ("--config", "/dev/null")])
 def test_a_daemon_does_not_start_while_others_can_write_roots_file(
     run: Run, tmp_path: Path, words: tuple[str, ...]

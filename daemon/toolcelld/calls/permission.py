@@ -97,12 +97,11 @@ class Permission:
     def _unanswerable(self) -> Refusal:
         rule = self._plan.ask
         name = self._plan.tool.name
-        return Refusal(
-            RefusalReason.NOT_ALLOWED,
-            f"{name} runs when a person has said yes, and this client answers no questions: {rule}.\n"
-            f"  To run it without a question: {set_command(('permissions', name), 'allow')}",
-            field="call.tool",
-        )
+        text = f"{name} runs when a person has said yes, and this client answers no questions: {rule}."
+        if rule is None or not rule.enforced:
+            command = set_command(("permissions", name), "allow")
+            text += f"\n  To run it without a question: {command}"
+        return Refusal(RefusalReason.NOT_ALLOWED, text, field="call.tool")
 
 
 def _shown(arguments: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from toolcell import _paths
 from toolcelld.catalog.discovery.sources import project_directory
 from toolcelld.config.load import Config
 from toolcelld.config.permissions import Rule, Tier, last_match, strictest
@@ -16,15 +17,17 @@ if TYPE_CHECKING:
 
 
 def rule_for(config: Config, tool: ToolInfo) -> Rule | None:
-    """Return the rule that holds for a tool: the user's last match, or its project's if that is stricter.
+    """Return the rule that holds for a tool: the user's last match, or that of root's file or its project's if that is stricter.
 
     None if no rule matches; the tool is allowed then.
     """
-    theirs = tool.file.asked.permissions
-    if not config.permissions and not theirs:
+    theirs, roots = tool.file.asked.permissions, config.enforce.permissions
+    if not config.permissions and not theirs and not roots:
         return None
     source, tier = tool.file.source, tier_of(config, tool)
     found: list[Rule] = []
+    if (match := last_match(roots, tool.name, source, tier)) is not None:
+        found.append(Rule(*match, _paths.SYSTEM_CONFIG, enforced=True))
     if (match := last_match(config.permissions, tool.name, source, tier)) is not None:
         found.append(Rule(*match, CONFIG_FILE))
     if (match := last_match(theirs, tool.name, source, tier)) is not None:

@@ -2,7 +2,7 @@
 
 A limit, the sandbox and the network of a tool are the fold of many layers; there `[enforce]` is the last one
 (`resolution.layers`), so that neither a table nor a tool's file is above it. What no fold decides is held here: the trust
-in projects, `[max]`, and where tools may come from.
+in projects, `[max]`, and where tools may come from. Of permission rules the strictest counts (`catalog.permissions`).
 
 `Held` is one key of a configuration that says more than is allowed; `config show`, `check` and `set` name it.
 """
@@ -12,16 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from toolcell import _paths
 from toolcelld.config.hosts import covered, network_entries
+from toolcelld.config.permissions import has_tiers, last_match, stricter
 from toolcelld.config.schema import PACKS, EnforceSection, Section, SourceSection, Trust
+from toolcelld.files.paths import is_below_any
 
 if TYPE_CHECKING:
     from toolcelld.config.load import Config
 
-__all__ = ["Held", "barred_hosts", "beyond", "enforced_by", "hold", "limit_of", "lowered"]
+__all__ = [
+    "PATHS", "Held", "MostPaths", "barred_hosts", "beyond", "beyond_paths", "enforced_by", "hold", "limit_of", "lowered", "paths_of",
+]  # fmt: skip
 
 ENCLOSURES: Final = ("none", "baseline", "auto", "strict")
 """The sandboxes, the weakest first."""
@@ -30,6 +34,8 @@ TRUSTS: Final = ("all", *get_args(Trust)[:2])
 OF_CODE: Final = ("directory", "files", "mcp", "python", "programs", "runtime")
 """What of a source says which code its tools are."""
 BUILT_IN: Final = ("project", "user", *PACKS)
+PATHS: Final = ("readable", "writable")
+"""The keys of profiles that open paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,11 @@ def hold(config: Config, sources: Mapping[str, SourceSection]) -> Config:
     said = section.model_fields_set
     if not said:
         return config
-    found = [*_held_values(config), *(_held_sources(config, sources) if section.sources is not None else ())]
+    found = [
+        *_held_values(config),
+        *_held_rules(config),
+        *(_held_sources(config, sources) if section.sources is not None else ()),
+    ]
     if "trust" in said:
         config = replace(config, trust=max(config.trust, section.trust, key=TRUSTS.index))
     limits = {
@@ -114,10 +124,34 @@ def _held_values(config: Config) -> Iterator[Held]:
                 continue
             if name in ("sandbox", "base") and "sandbox" in said and _weaker(str(value), section.sandbox):
                 yield Held((*place, key), "sandbox")
-            elif name == "sandbox" and "network" in said and str(value) == "none":
-                yield Held((*place, key), "network")  # without a sandbox there is nothing that withholds it
+            elif name == "sandbox" and str(value) == "none" and (by := _by_sandbox(section)):
+                yield Held((*place, key), by)
+            if name in PATHS and (most := paths_of(section, name)) and most.barred(value):
+                yield Held((*place, key), most.by)
             if name == "network" and barred_hosts(section, network_entries(value)):
                 yield Held((*place, key), "network")
+
+
+def _by_sandbox(section: EnforceSection) -> str:
+    """Return the first key that only a sandbox holds, so that no tool runs without one; empty if there is none."""
+    if "network" in section.model_fields_set:
+        return "network"
+    if (most := paths_of(section, "readable") or paths_of(section, "writable")) is not None:
+        return most.by
+    return "permissions" if has_tiers(section.permissions) else ""
+
+
+def _held_rules(config: Config) -> Iterator[Held]:
+    """Yield the permission rules with the pattern, or the name, of a stricter one of root's."""
+    enforced = config.enforce.permissions
+    named = {pattern: action for pattern, action in enforced if "/" not in pattern and pattern[0] != "@"}
+    for pattern, action in config.permissions:
+        found = [(pattern, least) for known, least in enforced if known == pattern]
+        found += [
+            last for last in [last_match(tuple(named.items()), pattern, "", "exec")] if last is not None
+        ]
+        if any(stricter(least, action) for _, least in found[:1]):
+            yield Held(("permissions", pattern), f"permissions.{found[0][0]}")
 
 
 def _tables(config: Config) -> Iterator[tuple[tuple[str, ...], Section]]:
@@ -183,6 +217,41 @@ def barred_hosts(section: EnforceSection, entries: Iterable[str]) -> tuple[str, 
         return ()
     allowed = network_entries(section.network)
     return tuple(entry for entry in entries if not covered(entry, allowed))
+
+
+class MostPaths(NamedTuple):
+    """The most that profiles may open, with all below."""
+
+    by: str  # the key of [enforce]
+    paths: tuple[str, ...]
+
+    def barred(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Return those of some paths that are not within."""
+        return tuple(path for path in paths if not is_below_any(path, self.paths))
+
+
+def paths_of(section: EnforceSection, key: str) -> MostPaths | None:
+    """Return what a key of profiles may open; None where it is not held.
+
+    What can be written can be read: so `writable` adds to what is readable, and is held by it where it is not said itself.
+    """
+    said = section.model_fields_set
+    if key == "readable":
+        paths = tuple(dict.fromkeys((*section.readable, *section.writable)))
+        return MostPaths(key, paths) if key in said else None
+    if "writable" in said:
+        return MostPaths("writable", section.writable)
+    return MostPaths("readable", section.readable) if "readable" in said else None
+
+
+def beyond_paths(section: EnforceSection, key: str, path: str) -> str:
+    """Return the sentence for who wants a path opened, where no user's profile can; empty where one can."""
+    most = paths_of(section, key)
+    if most is None or not most.barred([path]):
+        return ""
+    return (
+        f"The administrator of this machine does not allow profiles to open {path}: {enforced_by(most.by)}."
+    )
 
 
 def beyond(section: EnforceSection, entries: Iterable[str]) -> str:

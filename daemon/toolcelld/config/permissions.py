@@ -7,15 +7,16 @@
     "project/*" = "ask"      # the names of one source
 
 The last rule that matches counts, so a later file overrides an earlier one. A tool that no rule matches is allowed.
-A project's own file has the same table without "allow"; of its rule and the user's the stricter one counts.
+A project's own file has the same table without "allow", and root's file may have one that no user loosens,
+[enforce.permissions]. Of the rules that these three tables come to the strictest one counts.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple, TypeAlias, cast, get_args
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 
 __all__ = [
     "NO_PATTERN",
@@ -25,8 +26,11 @@ __all__ = [
     "Rules",
     "Stricter",
     "Tier",
+    "any_rules",
+    "has_tiers",
     "is_pattern",
     "last_match",
+    "stricter",
     "stricter_rules",
     "strictest",
 ]
@@ -51,9 +55,12 @@ class Rule(NamedTuple):
     action: Action
     file: str
     """Where it stands, for people."""
+    enforced: bool = False
+    """Whether it is root's, and no user can loosen it."""
 
     def __str__(self) -> str:
-        return f'[permissions] "{self.pattern}" = "{self.action}" in {self.file}'
+        table = "enforce.permissions" if self.enforced else "permissions"
+        return f'[{table}] "{self.pattern}" = "{self.action}" in {self.file}'
 
 
 def is_pattern(text: str) -> bool:
@@ -82,24 +89,41 @@ def last_match(rules: Rules, name: str, source: str, tier: Tier) -> tuple[str, A
 
 def stricter_rules(value: object) -> tuple[tuple[str, Stricter], ...]:
     """Read the table of a project's file. Raises `ValueError` that says what to write."""
+    return _rules(value, get_args(Stricter), 'is neither "ask" nor "deny"; a project allows nothing')
+
+
+def any_rules(value: object) -> Rules:
+    """Read a table that may also allow. Raises `ValueError` that says what to write."""
+    return _rules(value, get_args(Action), 'is none of "allow", "ask" and "deny"')
+
+
+def has_tiers(rules: Rules) -> bool:
+    """Whether a rule is about what tools may do, which holds for what a cell enforces alone."""
+    return any(pattern.startswith("@") for pattern, _ in rules)
+
+
+ActionT = TypeVar("ActionT", bound=Action)
+
+
+def _rules(value: object, actions: Sequence[ActionT], problem: str) -> tuple[tuple[str, ActionT], ...]:
     if not isinstance(value, dict):
         raise ValueError(  # noqa: TRY004  # what pydantic reports as a mistake
-            'should be a table; write [permissions] and below it "deploy*" = "ask"'
+            'should be a table; write its rules below it, such as "deploy*" = "ask"'
         )
     rules = cast("dict[str, object]", value)
     if len(rules) > RULES_MAX:
         raise ValueError(f"has more than {RULES_MAX} rules; use patterns")
-    return tuple((pattern, _stricter(pattern, action)) for pattern, action in rules.items())
+    for pattern, action in rules.items():
+        if not is_pattern(pattern):
+            raise ValueError(f"has a rule {pattern[:60]!r} that {NO_PATTERN}")
+        if action not in actions:
+            raise ValueError(f"has a rule {pattern[:60]!r} that {problem}")
+    return tuple(cast("dict[str, ActionT]", rules).items())
 
 
-def _stricter(pattern: str, action: object) -> Stricter:
-    shown = repr(pattern[:60])
-    if not is_pattern(pattern):
-        raise ValueError(f"has a rule {shown} that {NO_PATTERN}")
-    for one in get_args(Stricter):
-        if action == one:
-            return cast("Stricter", one)
-    raise ValueError(f'has a rule {shown} that is neither "ask" nor "deny"; a project allows nothing')
+def stricter(action: Action, other: Action) -> bool:
+    """Whether an action is stricter than another one."""
+    return get_args(Action).index(action) > get_args(Action).index(other)
 
 
 def strictest(rules: Iterable[Rule]) -> Rule | None:

@@ -84,7 +84,10 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "trust": "the loosest mode of `trust`",
         "sandbox": "the weakest sandbox of any tool",
         "network": "the most that any tool gets: hosts, or `false`; no tool runs without a sandbox then",
+        "readable": "the paths that profiles may open, with all below, under no link; no tool runs without a sandbox then",
+        "writable": "the same, for writing; where it is not there, `readable` holds both",
         "sources": "where tools come from: `project`, `user`, packs, and sources of this file, whose code no other file changes; hooks want `user`",
+        "permissions": "a table `[enforce.permissions]` as `[permissions]`: of its rule and the user's the stricter one counts",
         "max": "a table `[enforce.max]` with the keys of `[max]`, over every limit that files, tables and calls say",
     },
     "spill": {
@@ -185,6 +188,7 @@ _TYPES: Final = [
     (schema.SecretNames, "list of names"),
     (schema.ProtectedNames, "list of names"),
     (schema.Places, "list of paths"),
+    (schema.EnforcedRules, "table of rules"),
 ]
 SAID: Final = frozenset({"enabled", "overrides_builtin", "pinned"})
 """Keys of tools and sources that have a default; another one that is not there leaves it to other sections."""
@@ -274,7 +278,7 @@ def _described(name: str, section: type[Section]) -> Iterator[str]:
     hints = get_type_hints(section, include_extras=True)
     keys, meanings = keys_of(section), MEANINGS[name]
     shown = {
-        key: _default_of(field_name, field, says_nothing=name in {"tool", "source"})
+        key: _default_of(field_name, field, says_nothing=name in {"tool", "source", "enforce"})
         for key, (field_name, field) in keys.items()
     }
     if all(meaning == SAME for meaning in meanings.values()):

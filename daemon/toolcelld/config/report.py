@@ -16,6 +16,7 @@ from toolcell._units import show_bytes, show_seconds
 from toolcelld.config.enforcement import enforced_by
 from toolcelld.config.lines import KeyLines
 from toolcelld.config.load import BUILT_IN_SOURCES, Config, ConfigError, dotted, load
+from toolcelld.config.permissions import Rules
 from toolcelld.config.schema import ConfigFile, EnforceSection, LimitKeys, Section
 from toolcelld.files.toml import parse_toml
 
@@ -74,7 +75,7 @@ class _Origins:
 
     def enforced(self, key: str) -> str:
         """Return what holds a key, with its file and line."""
-        line = self._lines[_paths.SYSTEM_CONFIG].of(("enforce", *key.split(".")))
+        line = self._lines[_paths.SYSTEM_CONFIG].of(("enforce", *key.split(".", 1)))
         return f"{enforced_by(key)}:{line}" if line else enforced_by(key)
 
 
@@ -109,7 +110,7 @@ def _values(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
     }
     for name in ConfigFile.model_fields:
         if name == "permissions":
-            yield from (((name, pattern), _quoted(action)) for pattern, action in config.permissions)
+            yield from _of_rules(config.permissions, (name,))
             continue
         section = given.get(name)
         if isinstance(section, EnforceSection):
@@ -126,6 +127,10 @@ def _values(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
         yield from _of_section(rule, ("tool", pattern))
 
 
+def _of_rules(rules: Rules, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    yield from (((*path, pattern), _quoted(action)) for pattern, action in rules)
+
+
 def _of_section(
     section: Section, path: tuple[str, ...], *, everything: bool = False
 ) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -133,6 +138,8 @@ def _of_section(
         value = getattr(section, name)
         if isinstance(value, Section):
             yield from _of_section(value, (*path, name))
+        elif path == ("enforce",) and name == "permissions":
+            yield from _of_rules(value, (*path, name))
         elif name in section.model_fields_set or (
             everything and (value is not None or isinstance(section, LimitKeys))
         ):

@@ -24,7 +24,7 @@ from pydantic import (
 
 from toolcell._units import optional, parse_bytes, parse_count, parse_open_files, parse_seconds
 from toolcelld.config.hosts import ports_of
-from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Action, is_pattern
+from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Action, Rules, any_rules, is_pattern
 from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 from toolcelld.flavours import OTHER_FLAVOURS, FlavourName, Notice
 
@@ -170,6 +170,7 @@ Sandbox = Annotated[str, BeforeValidator(_sandbox)]
 Places = Annotated[
     tuple[Annotated[FilePath, AfterValidator(_absolute)], ...], BeforeValidator(strings("paths"))
 ]
+EnforcedRules = Annotated[Rules, BeforeValidator(any_rules)]
 
 
 class Section(BaseModel):
@@ -311,12 +312,15 @@ class EnforceSection(Section):
     trust: Trust = "all"
     sandbox: Literal["none", "baseline", "auto", "strict"] = "none"  # the weakest
     network: Hosts = True  # the most that any tool gets
+    readable: Places = ()  # the most that profiles open, with all below
+    writable: Places = ()
     sources: (
         Annotated[
             tuple[str, ...], BeforeValidator(strings("names of sources")), Field(max_length=SOURCES_MAX)
         ]
         | None
     ) = None  # where tools come from; no others are used
+    permissions: EnforcedRules = ()  # rules that users can be stricter than
     max: LimitKeys = LimitKeys.default()  # of every limit, also of those that users' tables say
 
 

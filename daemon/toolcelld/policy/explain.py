@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcelld.catalog.discovery.sources import PROJECT
-from toolcelld.config.enforcement import beyond
+from toolcelld.config.enforcement import beyond, beyond_paths
 from toolcelld.config.load import dotted
 from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.resolution.access import Access
@@ -165,6 +165,8 @@ def _table(permit: Permit) -> tuple[str, str]:
 
 
 def _profile_with(permit: Permit, key: str, place: str) -> str:
+    if barred := beyond_paths(permit.settings.enforce, key, place):
+        return barred
     lines = (
         f"In {CONFIG_FILE}:\n"
         f"  [profile.mine]\n  {key} = [{_quoted(place)}]\n"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from toolcelld.catalog.discovery.sources import ToolFile
-from toolcelld.config.enforcement import beyond, enforced_by
+from toolcelld.config.enforcement import beyond, enforced_by, paths_of
 from toolcelld.config.hosts import WHOLE, network_value, ports_of
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.access import Access, in_words
@@ -94,14 +94,14 @@ def policy_of(
             f"  {whole}\n"
             "  To see what strict lacks: toolcell doctor",
         )
-    return _policy(enclosure, file, access, project, host_paths, read_only=settings.read_only)
+    return _policy(enclosure, file, access, project, host_paths, settings, read_only=settings.read_only)
 
 
 def policy_of_describing(file: ToolFile, settings: Settings, host_paths: HostPaths) -> SandboxPolicy:
     """The policy for loading a file to see its tools: it may read, and neither write nor use the network. Raises `Refusal`."""
     enclosure = _given(os.path.basename(file.path), settings.access, host_paths.host)
     access = replace(settings.access, network=(), writable=())
-    return _policy(enclosure, file, access, None, host_paths, read_only=True)
+    return _policy(enclosure, file, access, None, host_paths, settings, read_only=True)
 
 
 def _given(tool: str, access: Access, host: HostCapabilities) -> Enclosure:
@@ -145,6 +145,7 @@ def _policy(
     access: Access,
     project: Project | None,
     host_paths: HostPaths,
+    settings: Settings,
     *,
     read_only: bool,
 ) -> SandboxPolicy:
@@ -180,6 +181,13 @@ def _policy(
         *(it.path for it in repository),
         *(given if read_only else ()),
     )
+    # What root allows is a place, and not what a link that a tool may make there leads to.
+    held_paths = [
+        Place(path, 0, 0)
+        for key, paths in (("readable", access.readable), ("writable", given))
+        if paths_of(settings.enforce, key) is not None
+        for path in paths
+    ]
     guarded = ""
     if project is not None and not read_only and not host_paths.host.guard:
         guarded = project.directory
@@ -189,7 +197,7 @@ def _policy(
         writable=() if read_only else tuple(dict.fromkeys(work)),
         # A place that the user's own profile names as writable is one that tools are meant to write.
         protected=() if read_only else tuple(it.path for it in protected if it.path not in given),
-        found=(*(held[: len(place) + 1] if read_only else (*held, *protected)), *repository),
+        found=(*held_paths, *(held[: len(place) + 1] if read_only else (*held, *protected)), *repository),
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,

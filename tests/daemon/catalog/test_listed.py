@@ -100,18 +100,21 @@ def hurt(place: Path, fault: str) -> str:
 
 
 @pytest.mark.parametrize("fault", ["mode", "owner"])
-@pytest.mark.parametrize("which", ["team/tools", "team", "team/tools/a.py"])
+@pytest.mark.parametrize(
+    "which", ["team/tools", "team", "team/tools/a.py", "team/tools/lib", "team/tools/lib/helper.py"]
+)
 @pytest.mark.parametrize("kind", ["directory", "files"])
 def test_what_other_users_can_change_is_not_used_and_said(
     tmp_path: Path, fault: str, which: str, kind: str
 ) -> None:
     if fault == "owner" and os.geteuid() != 0:
         pytest.skip("only root makes files of other users")
-    if which.endswith(".py") and kind == "directory":
-        pytest.skip("the files of a directory are as safe as it is")
+    if which.startswith("team/tools/lib") and kind == "files":
+        pytest.skip("of a single file what lies beside it is not looked at")
     tools = tmp_path / "team" / "tools"
-    tools.mkdir(parents=True)
+    (tools / "lib").mkdir(parents=True)
     (tools / "a.py").write_text("")
+    (tools / "lib" / "helper.py").write_text("")
     section = (
         SourceSection(directory=str(tools))
         if kind == "directory"
@@ -131,6 +134,36 @@ def test_what_other_users_can_change_is_not_used_and_said(
     safe = tuple(json.loads(command))
     config = Config(sources={"team": section}, daemon=DaemonSection(safe_directories=safe))
     assert len(scan(sources_of(config, str(tmp_path)), str(tmp_path)).files) == 1, "as the message says"
+
+
+@pytest.mark.parametrize("which", ["place", "place/b.py", "place/lib/helper.py"])
+@pytest.mark.parametrize("link", ["b.py", "lib"])
+def test_where_a_link_of_a_directory_leads_is_looked_at_too(tmp_path: Path, which: str, link: str) -> None:
+    if (link, which.rpartition("/")[2]) in (("b.py", "helper.py"), ("lib", "b.py")):
+        pytest.skip("the link does not lead there")
+    tools, elsewhere = tmp_path / "tools", tmp_path / "place"
+    tools.mkdir()
+    (elsewhere / "lib").mkdir(parents=True)
+    (elsewhere / "b.py").write_text("")
+    (elsewhere / "lib" / "helper.py").write_text("")
+    (tools / "a.py").write_text("")
+    (tools / link).symlink_to(elsewhere / link)
+    (tools / "loop").symlink_to(tools)
+    (tools / "nowhere").symlink_to(tmp_path / "nothing")
+    section = SourceSection(directory=str(tools))
+    assert scanned(tmp_path, section).files
+    says = hurt(tmp_path / which, "mode")
+    found = scanned(tmp_path, section)
+    assert found.files == ()
+    assert found.problems[0].message.startswith(f"is not used, as {says}: ")
+
+
+def test_what_no_tool_file_imports_is_not_looked_at(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    (tools / "__pycache__").mkdir(parents=True)
+    (tools / "a.py").write_text("")
+    (tools / "__pycache__").chmod(0o777)
+    assert len(scanned(tmp_path, SourceSection(directory=str(tools))).files) == 1
 
 
 def test_a_hook_that_other_users_can_change_is_not_used(tmp_path: Path) -> None:

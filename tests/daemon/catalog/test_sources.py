@@ -544,8 +544,8 @@ def test_an_interpreter_is_found_from_its_source(project: Path, tmp_path: Path, 
             ),
             plugins=(str(home / ".config/toolcell/plugins"), str(home / ".config/aynd/tools")),
         ),
-        Source("team", "team", ("/team",), "/venv/bin/python"),
-        Source("mine", "mine", ("/mine",), str(home / "venv/bin/python")),
+        Source("team", "team", ("/team",), "/venv/bin/python", safe=()),
+        Source("mine", "mine", ("/mine",), str(home / "venv/bin/python"), safe=()),
     )
 
 

@@ -14,9 +14,11 @@ from toolcell import _owners, _paths
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.discovery.scan import scan
 from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, sources_of
+from toolcelld.catalog.permissions import rule_for
 from toolcelld.config import load as configuration
 from toolcelld.config import project_file
 from toolcelld.config.edit import edit
+from toolcelld.config.enforcement import PATHS
 from toolcelld.config.hosts import covered
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
@@ -25,6 +27,7 @@ from toolcelld.config.resolution.layers import ALLOWS
 from toolcelld.config.resolution.settings import KEYS, NO_LIMITS, Limits, lower
 from toolcelld.config.schema import EnforceSection, LimitKeys
 from toolcelld.errors import Refusal
+from toolcelld.files.paths import Place as Found
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
@@ -91,7 +94,11 @@ class Place:
         except Refusal as refusal:
             return found | {"refused": refusal.message}
         policy, given = permit.spec.policy, lower(permit.settings.limits, self.session)
+        rule = rule_for(config, tool)
+        opened = {key: {*getattr(policy, key)} - {str(work), str(tools)} for key in ("readable", "writable")}
         return found | {
+            "permissions": "allow" if rule is None else rule.action,
+            **opened,
             "sandbox": policy.enclosure,
             "network": {"open": ("*",), "proxy": policy.hosts, "none": ()}[policy.network],
             **{f"max.{key}": getattr(given, name) for key, name in KEYS.items()},
@@ -161,6 +168,25 @@ TABLE: Final[dict[str, Key]] = {
         lambda value: all(covered(host, ("*.example.com",)) for host in value),
         ("a.example.com",),
     ),
+    "permissions": Key(
+        '[enforce.permissions]\n"@exec" = "ask"',
+        '"allow"',
+        '"deny"',
+        ("permission", "file", "environment", "option", "project"),
+        lambda value: value != "allow",
+        "deny",
+    ),
+    **{
+        key: Key(
+            f'[enforce]\n{key} = ["{{root}}/data"]',
+            "['{root}/data', '{root}/other', '{root}/data/../other', '{root}/database']",
+            "['{root}/data/less']",
+            ("file", "environment", "option"),
+            lambda value: all(path.endswith("/data") for path in value),
+            "/data/less",
+        )
+        for key in PATHS
+    },
     "sources": Key(
         '[enforce]\nsources = ["project", "team"]\n[source.team]\ndirectory = "{root}/team"',
         "[source.mine]\ndirectory = '{root}/mine'\n[source.team]\ndirectory = '{root}/mine'",
@@ -181,6 +207,10 @@ def say(place: Place, monkeypatch: pytest.MonkeyPatch, name: str, way: str, valu
         if name == "sources"
         else f"trust = {value}"
         if name == "trust"
+        else f"[profile.mine]\n{key} = {value.format(root=place.root)}\n[defaults]\nsandbox = 'mine'\n"
+        if name in PATHS
+        else f"[permissions]\n'*' = {value}\nt = {value}\n'project/*' = {value}\n'@exec' = {value}\n"
+        if name == "permissions"
         else f"[tool.t]\n{key} = {value}\n[max]\n{key if name != key else 'timeout'} = 3600\n"
     )
     plain: Any = {"true": True}.get(value, value.strip('"') if isinstance(value, str) else value)
@@ -200,10 +230,15 @@ def say(place: Place, monkeypatch: pytest.MonkeyPatch, name: str, way: str, valu
         case "profile":
             says = f"{'base' if name == 'sandbox' else key} = {value}".replace('"none"', '"baseline"')
             place.user = f"[profile.mine]\n{says}\n[tool.t]\nsandbox = 'mine'\n"
+        case "permission":  # and what moves a tool into another tier
+            place.user = f"{whole}[tool.t]\nsandbox = 'none'\ndestructive = false\n"
         case "decorator":
             place.declared = {key: plain if plain != "none" else "baseline"}
         case "project":
-            place.project = {"limits": {key: plain}} if name != key else {key: plain}
+            if name == "permissions":
+                place.project = {} if plain == "allow" else {"permissions": {"*": plain}}
+            else:
+                place.project = {"limits": {key: plain}} if name != key else {key: plain}
         case "session":
             values: dict[str, Any] = {KEYS[key]: None if plain == "off" else plain}
             place.session = Limits(**values)
@@ -257,7 +292,10 @@ def test_everybody_may_say_less_than_root_allows(
     place.system = key.enforced.format(root=place.root)
     say(place, monkeypatch, name, way, key.tight)
     found = place.observed()
-    assert found[name] == key.tightened, found
+    if name in PATHS:
+        assert {*found[name]} == {f"{place.root}{key.tightened}"}, found
+    else:
+        assert found[name] == key.tightened, found
 
 
 EVERYTHING: Final = """\
@@ -266,8 +304,12 @@ trust = "ask"
 sandbox = "strict"
 network = ["*.example.com"]
 sources = ["project"]
+readable = ["/srv"]
 [enforce.max]
 timeout = "10m"
+[enforce.permissions]
+"@exec" = "ask"
+"deploy*" = "deny"
 """
 
 
@@ -282,6 +324,10 @@ timeout = "10m"
         ("source.project.network", '["evil.example.org"]', "network"),
         ("tool.t.timeout", "11m", "max.timeout"),
         ("max.timeout", "off", "max.timeout"),
+        ("profile.mine.readable", '["/srv/x", "/home"]', "readable"),
+        ("profile.mine.writable", '["/srvx"]', "readable"),
+        ("permissions.deploy-all", "ask", "permissions.deploy*"),
+        ('permissions."@exec"', "allow", "permissions.@exec"),
         ("tool.t", '{ timeout = "off" }', "max.timeout"),
         ("source.mine.directory", "/home/me/tools", "sources"),
         ("daemon.packs", '["builtin"]', "sources"),
@@ -311,12 +357,12 @@ def test_what_holds_is_told_beside_what_says_more(place: Place) -> None:
     found = report()
     values = {it["key"]: it for it in found["values"]}
     at = f"in {_paths.SYSTEM_CONFIG}"
-    assert values["tool.t.timeout"]["held"] == f"[enforce] max.timeout {at}:7"
+    assert values["tool.t.timeout"]["held"] == f"[enforce] max.timeout {at}:8"
     assert values["tool.t.network"]["held"] == f"[enforce] network {at}:4"
     assert (values["trust"]["value"], values["trust"]["held"]) == ('"ask"', f"[enforce] trust {at}:2")
     assert (values["max.timeout"]["value"], values["max.timeout"]["held"]) == (
         '"10m"',
-        f"[enforce] max.timeout {at}:7",
+        f"[enforce] max.timeout {at}:8",
     )
     assert values["defaults.timeout"]["held"] == ""
     assert "source.mine.directory" not in values
@@ -337,7 +383,7 @@ def test_a_file_in_place_of_the_users_does_not_hide_who_holds_it(place: Place) -
     place.load()
     found = report([str(place.root / "other.toml")])
     (held,) = (it["held"] for it in found["values"] if it["key"] == "tool.t.timeout")
-    assert held == f"[enforce] max.timeout in {_paths.SYSTEM_CONFIG}:7"
+    assert held == f"[enforce] max.timeout in {_paths.SYSTEM_CONFIG}:8"
 
 
 def test_explain_names_root_as_the_reason(place: Place) -> None:
@@ -364,6 +410,70 @@ def test_explain_names_root_as_the_reason(place: Place) -> None:
     assert "config set" not in host.remedy
     described = ruleset.describing(tool.file)
     assert described.policy.enclosure == "strict"
+
+
+@pytest.mark.parametrize("key", ["readable", "writable"])
+def test_what_a_link_leads_to_is_not_opened_with_what_root_allows(place: Place, key: str) -> None:
+    """A cell opens such a place without following links, so that no tool makes one there that leads elsewhere."""
+    allowed = str(place.root / "data")
+    place.system = f"[enforce]\n{key} = ['{allowed}']\n"
+    place.user = f"[profile.mine]\n{key} = ['{allowed}/x']\n[defaults]\nsandbox = 'mine'\n"
+    config = place.load()
+    tools = place.root / "tools"
+    tool = ToolInfo(
+        "t", "", b"{}", ToolFile(f"{tools}/t.py", "user", "global", "t", b"", "d", str(tools)), "t", {}
+    )
+    ruleset = Ruleset(config, HostPaths(HostCapabilities(), "/home/me"))
+    policy = ruleset.permit(tool, ruleset.find_project(str(place.root)), str(place.root)).spec.policy
+    assert f"{allowed}/x" in getattr(policy, key)
+    assert Found(f"{allowed}/x", 0, 0) in policy.found
+
+
+def test_explain_names_root_for_a_path_that_no_profile_may_open(place: Place) -> None:
+    place.system = "[enforce]\nreadable = ['/srv']\n"
+    config = place.load()
+    tools = place.root / "tools"
+    tool = ToolInfo(
+        "t", "", b"{}", ToolFile(f"{tools}/t.py", "user", "global", "t", b"", "d", str(tools)), "t", {}
+    )
+    ruleset = Ruleset(config, HostPaths(HostCapabilities(), "/home/me"))
+    permit = ruleset.permit(tool, ruleset.find_project(str(place.root)), str(place.root))
+    remedy = explain(permit, "/home/else/x").remedy
+    says = f"does not allow profiles to open /home/else/x: [enforce] readable in {_paths.SYSTEM_CONFIG}."
+    assert remedy == f"The administrator of this machine {says}"
+    assert "[profile.mine]" in explain(permit, "/srv/x").remedy
+
+
+@pytest.mark.parametrize(
+    ("root", "user", "project", "counts"),
+    [
+        ("ask", "allow", "", "[enforce.permissions]"),
+        ("ask", "ask", "", "[enforce.permissions]"),
+        ("ask", "deny", "", "[permissions]"),
+        ("allow", "ask", "", "[permissions]"),
+        ("allow", "", "deny", "[permissions]"),
+        ("deny", "", "ask", "[enforce.permissions]"),
+    ],
+)
+def test_of_the_rules_of_all_the_strictest_counts(
+    place: Place, root: str, user: str, project: str, counts: str
+) -> None:
+    place.system = f"[enforce.permissions]\n'*' = '{root}'\n"
+    place.user = f"[permissions]\nt = '{user}'\n" if user else ""
+    asked = ProjectFile.model_validate({"permissions": {"t": project}}) if project else ASKS_NOTHING
+    file = ToolFile("/p/t.py", PROJECT, "local", "t", b"", "d", "/p", asked=asked)
+    rule = rule_for(place.load(), ToolInfo("t", "", b"{}", file, "t", {}))
+    assert str(rule).startswith(counts), rule
+
+
+def test_a_tier_of_roots_rules_needs_a_sandbox_that_enforces_it(place: Place) -> None:
+    place.user, place.declared = "[defaults]\nsandbox = 'none'\n", {"programs": False}
+    place.system = "[enforce.permissions]\n'deploy*' = 'deny'\n"
+    assert place.observed()["sandbox"] == "none"
+    place.system = "[enforce.permissions]\n'@exec' = 'deny'\n"
+    assert place.observed()["sandbox"] != "none"
+    found = [each for each in load().held if each.path == ("defaults", "sandbox")]
+    assert [each.by for each in found] == ["permissions"]
 
 
 def test_describing_a_file_has_no_more_than_its_calls_may(place: Place) -> None:
@@ -412,6 +522,11 @@ def test_only_roots_file_enforces(place: Place, key: str) -> None:
     [
         ("[enforce]\nsandbx = 'strict'", "enforce.sandbx: unknown key"),
         ("[enforce]\nsandbox = 'mine'", "enforce.sandbox"),
+        ("[enforce]\nreadable = ['x']", "enforce.readable"),
+        ("[enforce]\nwritable = 3", "enforce.writable"),
+        ("[enforce]\npermissions = 3", "enforce.permissions: 3 should be a table"),
+        ("[enforce.permissions]\n'*' = 'never'", "enforce.permissions"),
+        ("[enforce.permissions]\n'a b' = 'ask'", "fits no tool"),
         ("[enforce]\nsources = ['team']", "enforce.sources"),
         ("[enforce.max]\ntimout = 3", 'enforce.max.timout: unknown key; did you mean "timeout"'),
         ("[enforce.max]\ntimeout = 'x'", "enforce.max.timeout"),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from toolcell._file_kinds import KINDS, is_test, needs_engine
 from toolcelld.catalog.discovery.candidates import Candidate, candidate_of
 from toolcelld.catalog.discovery.digest import Digest, digest_below, listed
-from toolcelld.catalog.discovery.sources import PROJECT, Source, ToolFile
+from toolcelld.catalog.discovery.sources import PROJECT, Source, ToolFile, fault_within
 from toolcelld.catalog.problem import Problem, unused_in
 from toolcelld.config.project_file import PROJECT_FILE
 from toolcelld.environments.engine import ENGINES, Engine, EngineName, engine_here
@@ -73,8 +73,11 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
             if (looked := os.path.join(resolved, source.only)) in directories:
                 continue  # the home directory is the project: its files were scanned already
             directories.add(looked)
-            if source.fault:
-                found.append(Problem(looked.rstrip("/"), "", "rejected", source.fault))
+            fault = source.fault
+            if not fault and source.safe is not None and not source.only:
+                fault = fault_within(resolved, source.safe)
+            if fault:
+                found.append(Problem(looked.rstrip("/"), "", "rejected", fault))
                 continue
             look = _scan_listed if source.listed else _scan_directory
             if source.runtime not in engines:

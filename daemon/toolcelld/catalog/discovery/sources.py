@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from toolcell import _paths
 from toolcell._file_kinds import kind_of
-from toolcell._owners import faults_of, walk
+from toolcell._owners import fault_below, faults_of, walk
+from toolcelld.catalog.discovery.digest import UNWATCHED
 from toolcelld.catalog.discovery.packaged import packaged_tools
 from toolcelld.catalog.discovery.servers import (
     CommandError,
@@ -36,7 +37,7 @@ from toolcelld.flavours import (
 )
 
 __all__ = [
-    "BUILTIN", "PROJECT", "PROJECT_PLUGINS", "Source", "ToolFile", "fault_of_place", "project_above", "project_directory", "projects_above", "sources_of",
+    "BUILTIN", "PROJECT", "PROJECT_PLUGINS", "Source", "ToolFile", "fault_of_place", "fault_within", "project_above", "project_directory", "projects_above", "sources_of",
 ]  # fmt: skip
 
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
@@ -64,6 +65,7 @@ class Source:
     listed: str = ""  # what names the one file or the directory; empty if it is looked for
     project: str = ""  # of a file that is named by its path and lies in no place for tools
     fault: str = ""  # why none of its files are used: another user could change them
+    safe: tuple[str, ...] | None = None  # where they may, of a directory below which nobody else may write
     server: ToolFile | None = None  # its MCP server, in place of directories
 
     @property
@@ -183,6 +185,7 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
             fault=fault_of_place(section.directory, config.daemon.safe_directories)
             if section.directory
             else "",
+            safe=config.daemon.safe_directories if section.directory else None,
         )
 
     found = tuple(source(name, *place) for name, place in places.items())
@@ -247,12 +250,20 @@ def fault_of_place(path: str, safe: Collection[str]) -> str:
         faults = faults_of(path, safe)
     except OSError:
         return ""  # it is not there, which the scan says
-    if not faults:
-        return ""
+    return _not_used(faults, safe) if faults else ""
+
+
+def fault_within(directory: str, safe: Collection[str]) -> str:
+    """Return why nothing is used of a directory that is in order itself: a file or a directory below it is not."""
+    fault = fault_below(directory, safe, passed=UNWATCHED)
+    return _not_used([fault], safe) if fault is not None else ""
+
+
+def _not_used(faults: Sequence[tuple[str, str]], safe: Collection[str]) -> str:
     accepted = set_command(("daemon", "safe_directories"), [*safe, *(place for place, _ in faults)])
     return (
         f"is not used, as {faults[0][1]}: what is put there would run as you\n"
-        f"Have it belong to you or root, with nobody else to write in it. To accept who can: {accepted}"
+        f"Have it belong to you or root, with nobody else to write in it. To accept it as it is: {accepted}"
     )
 
 

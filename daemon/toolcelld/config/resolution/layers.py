@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias, cast
 
-from toolcelld.config.enforcement import enforced_by
+from toolcelld.config.enforcement import PATHS, enforced_by, paths_of
 from toolcelld.config.hosts import WHOLE, covered, network_entries
 from toolcelld.config.load import Config, dotted
+from toolcelld.config.permissions import has_tiers
 from toolcelld.config.schema import LimitKeys, Section
+from toolcelld.files.paths import is_below_any
 
 __all__ = [
     "ALLOWS", "Layer", "Origins", "Says", "Standing", "enforced", "enforced_limits", "fold", "of", "rules", "said", "table",
@@ -73,11 +75,18 @@ def _entries(value: object, origin: str) -> dict[Any, str]:
     return dict.fromkeys(cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,), origin)
 
 
+_COVERED: Final[Mapping[str, Callable[[str, Iterable[str]], bool]]] = {
+    "network": covered,
+    **dict.fromkeys(PATHS, is_below_any),
+}
+"""Of lists whose entries may have others within: whether an entry is within any of some."""
+
+
 def _held(name: str, before: dict[Any, str], most: dict[Any, str], *, is_list: bool) -> dict[Any, str]:
     """Return what of a field is within the most that a layer allows."""
-    if name == "network":
-        narrower = {host: origin for host, origin in most.items() if covered(host, before)}
-        return narrower | {host: origin for host, origin in before.items() if covered(host, most)}
+    if (within := _COVERED.get(name)) is not None:
+        narrower = {entry: origin for entry, origin in most.items() if within(entry, before)}
+        return narrower | {entry: origin for entry, origin in before.items() if within(entry, most)}
     if is_list:
         return {entry: origin for entry, origin in before.items() if entry in most}
     allows = ALLOWS.get(name)
@@ -91,6 +100,11 @@ def enforced(config: Config) -> Iterator[Layer]:
         # Without a sandbox nothing withholds a network, and who accepts connections has it whole.
         says = {"network": network_entries(section.network), "listen": False, "enclosure": "baseline"}
         yield enforced_by("network"), says, False
+    for key in PATHS:  # as with the network
+        if (most := paths_of(section, key)) is not None:
+            yield enforced_by(most.by), {key: most.paths, "enclosure": "baseline"}, False
+    if has_tiers(section.permissions):  # what a tool may do is what its cell enforces
+        yield enforced_by("permissions"), {"enclosure": "baseline"}, False
     if "sandbox" in keys:
         yield enforced_by("sandbox"), {"enclosure": section.sandbox}, False
 
