@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 from grpc_health.v1 import health_pb2
 from tests.daemons import RunningDaemon
 from tests.process.wire import dialled
 
-from toolcell.client import Call, Kind, Started, Unavailable
+from toolcell.client import Call, Kind, Refused, Started, Unavailable
+from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -76,6 +78,37 @@ async def test_a_file_in_quarantine_comes_back_with_new_code_or_by_its_path(daem
         await session.reload()
         assert (await session.call("r_hello")).text == "mended"
         await operator.ask(operator.operator.Release, op.ReleaseRequest(tool=str(path)))
+
+
+async def test_a_file_is_released_by_a_name_that_no_session_and_no_call_knows(
+    daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    tools = tmp_path / "elsewhere" / ".toolcell" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "far.py").write_text(WAITS)
+    async with daemon.operate() as operator:
+        request = op.QuarantineToolRequest(tool="far_hello", directory=str(tmp_path / "elsewhere"))
+        await operator.ask(operator.operator.QuarantineTool, request)
+        for name in ("", "hello", "far_", "far_hell", "\0", "far_hello\n", "x" * 100_000):
+            with pytest.raises(Refused, match="is not in quarantine; far is") as caught:
+                await operator.ask(operator.operator.Release, op.ReleaseRequest(tool=name))
+            assert len(caught.value.message) < 1000
+        answer = await operator.ask(
+            operator.operator.Release, op.ReleaseRequest(tool="far_hello", reason="mended\nnow")
+        )
+        assert [each.path for each in answer.released] == [str(tools / "far.py")]
+        assert await audit(operator, "release") == (f"{tools}/far.py: mended\\nnow", "far")
+
+
+async def audit(operator: Operator, action: str) -> tuple[str, str]:
+    """The last decision of a kind, and its tool; the records are written in batches."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while True:
+            request = op.ListEventsRequest(type=f"decision.{action}", limit=1)
+            found = (await operator.ask(operator.operator.ListEvents, request)).events
+            if found:
+                return found[0].message, found[0].tool
+            await asyncio.sleep(0.02)
 
 
 async def test_a_drained_daemon_refuses_new_calls_ends_running_ones_and_serves_again(

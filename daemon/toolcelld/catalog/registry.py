@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -129,6 +129,13 @@ class CatalogRegistry:
             await pin.watched.read()
         finally:
             pin.close()
+
+    async def with_tool(self, name: str, digests: Sequence[str]) -> frozenset[str]:
+        """Return those of some digests whose files were described to have a tool, in whichever directory they lie."""
+        found = await self._descriptions.cached(digests)
+        return frozenset(
+            digest for digest, each in found.items() if any(tool.name == name for tool in each.tools)
+        )
 
     async def described(self, directory: str) -> None:
         """Wait until the files of a directory's last scan are described, at most `[daemon] open_wait`."""

@@ -161,13 +161,12 @@ class Quarantine:
         record.by = by
         return record.snapshot()
 
-    def release(self, names: Collection[str]) -> list[Quarantined]:
-        """Release the quarantined files with one of these paths or stems, and return them."""
+    def release(self, names: Collection[str], digests: Collection[str] = ()) -> list[Quarantined]:
+        """Release the quarantined files with one of these paths, stems or digests, and return them."""
         released = [
             record
-            for record in self.records.values()
-            if record.machine.state is HealthState.QUARANTINED
-            and {record.file.path, record.file.stem} & {*names}
+            for record in self._held
+            if {record.file.path, record.file.stem} & {*names} or record.file.digest in digests
         ]
         for record in released:
             record.machine.fire(HealthEvent.RELEASED)
@@ -194,10 +193,16 @@ class Quarantine:
     @property
     def all(self) -> list[Quarantined]:
         """The files in quarantine, the earliest first."""
-        quarantined = (
-            record for record in self.records.values() if record.machine.state is HealthState.QUARANTINED
-        )
-        return sorted((record.snapshot() for record in quarantined), key=lambda file: file.since)
+        return sorted((record.snapshot() for record in self._held), key=lambda file: file.since)
+
+    @property
+    def digests(self) -> list[str]:
+        """The digests of the files in quarantine."""
+        return [record.file.digest for record in self._held]
+
+    @property
+    def _held(self) -> list[_Record]:
+        return [record for record in self.records.values() if record.machine.state is HealthState.QUARANTINED]
 
     def _evict(self) -> None:
         if len(self.records) < FILES_MAX:

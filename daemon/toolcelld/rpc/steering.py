@@ -188,19 +188,22 @@ class Steering(rpc.OperatorServicer):
 
     async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
         async with refusals(context):
-            released = self._services.pool.quarantine.release({request.tool, *self._paths_of(request.tool)})
+            quarantine = self._services.pool.quarantine
+            described = await self._services.catalogs.with_tool(request.tool, quarantine.digests)
+            released = quarantine.release({request.tool, *self._paths_of(request.tool)}, described)
             if not released:
-                held = ", ".join(found.stem for found in self._services.pool.quarantine.all[:8]) or "nothing"
+                held = ", ".join(found.stem for found in quarantine.all[:8]) or "nothing"
                 raise Refusal(
                     RefusalReason.UNKNOWN_TOOL,
                     f"{request.tool[:128]!r} is not in quarantine; {held} is.",
                     field="tool",
                 )
+            reason = in_a_line(request.reason)
             for found in released:
                 self._services.happenings.publish(
                     OperatorEvent("tool.released", tool=found.stem, message=found.path)
                 )
-                self._services.decision("release", found.path, tool=found.stem)
+                self._services.decision("release", f"{found.path}{reason and ': '}{reason}", tool=found.stem)
             return pb.ReleaseResponse(released=map(encode_quarantined, released))
         raise AssertionError
 

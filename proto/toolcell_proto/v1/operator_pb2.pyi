@@ -1862,16 +1862,20 @@ class ReleaseRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOOL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
-    """The tool, or the path of its file."""
+    """The tool, or the path of its file, in whichever directory it lies."""
+    reason: _builtins.str
+    """Why, for the audit. At most 200 characters are kept."""
     def __init__(
         self,
         *,
         tool: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,6 +15,7 @@ from toolcell.cli._command_line.declaring import (
     Arguments,
     Limit,
     ProjectDirectory,
+    Reason,
     Since,
     TokenEnv,
     TokenFile,
@@ -333,6 +334,7 @@ def disable(
 def enable(
     context: CommandContext,
     tool: Annotated[str, Argument(help="The name of a disabled tool.", autocompletion=completing.tools)],
+    reason: Reason = "",
 ) -> None:
     """Let a disabled tool be offered and run again."""
 
@@ -349,6 +351,7 @@ def restart(
         str | None,
         Argument(help="Retire only the workers of this tool's file.", autocompletion=completing.tools),
     ] = None,
+    reason: Reason = "",
 ) -> None:
     """Retire the workers, so that the next call starts a new one."""
 
@@ -404,7 +407,7 @@ def doctor(context: CommandContext) -> None:
 
 
 @verb(app, "operation.control.release")
-def release(context: CommandContext, tool: ToolOrFile) -> None:
+def release(context: CommandContext, tool: ToolOrFile, reason: Reason = "") -> None:
     """Release a tool from quarantine, so that it can run again."""
 
 

@@ -119,6 +119,7 @@ ToolName: TypeAlias = Annotated[str, Argument(help="A tool name.", autocompletio
 ToolOrFile: TypeAlias = Annotated[
     str, Argument(help="A tool name, or the path of its file.", autocompletion=completion.tools)
 ]
+Reason: TypeAlias = Annotated[str, Option(metavar="TEXT", help="Kept in the audit.")]
 ProjectDirectory: TypeAlias = Annotated[
     str,
     Argument(metavar="[DIR]", help="The project directory; default: the current one.", show_default=False),

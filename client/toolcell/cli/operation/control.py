@@ -86,10 +86,10 @@ async def disable(context: CommandContext, tool: str, reason: str) -> Exit:
     return Exit.OK
 
 
-async def enable(context: CommandContext, tool: str) -> Exit:
+async def enable(context: CommandContext, tool: str, reason: str) -> Exit:
     """Let a tool that was disabled be offered and run again."""
     async with operator(context) as client:
-        answer = await client.ask(client.operator.EnableTool, op.EnableToolRequest(tool=tool))
+        answer = await client.ask(client.operator.EnableTool, op.EnableToolRequest(tool=tool, reason=reason))
     if context.as_json:
         print_json({"enabled": record(answer.enabled)})
     elif not context.quiet:
@@ -115,10 +115,11 @@ async def reload(context: CommandContext) -> Exit:
     return Exit.OK
 
 
-async def restart(context: CommandContext, tool: str | None) -> Exit:
+async def restart(context: CommandContext, tool: str | None, reason: str) -> Exit:
     """Retire workers, so that the next call gets a new one."""
+    request = op.RestartWorkersRequest(tool=tool or "", reason=reason)
     async with operator(context) as client:
-        answer = await client.ask(client.operator.RestartWorkers, op.RestartWorkersRequest(tool=tool or ""))
+        answer = await client.ask(client.operator.RestartWorkers, request)
         if tool is not None and not answer.retired and not answer.retiring:
             # No worker of that tool: it was not called, or there is none of that name, which this refuses.
             await client.ask(client.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=tool))
@@ -134,12 +135,12 @@ async def restart(context: CommandContext, tool: str | None) -> Exit:
     return Exit.OK
 
 
-async def release(context: CommandContext, tool: str) -> Exit:
+async def release(context: CommandContext, tool: str, reason: str) -> Exit:
     """Let a tool out of quarantine."""
     if os.sep in tool:
         tool = os.path.abspath(tool)  # noqa: ASYNC240  # it looks at no disk
     async with operator(context) as client:
-        answer = await client.ask(client.operator.Release, op.ReleaseRequest(tool=tool))
+        answer = await client.ask(client.operator.Release, op.ReleaseRequest(tool=tool, reason=reason))
     if context.as_json:
         print_json({"released": [record(item) for item in answer.released]})
     elif not context.quiet:
