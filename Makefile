@@ -31,6 +31,7 @@ AGENT_SOURCES := $(foreach agent,claude copilot opencode,client/toolcell/adapter
   $(foreach name,http logging structured,tests/adapters/test_mcp_$(name).py)
 # The tests of control groups are skipped where the kernel has no controllers for a user service.
 SERVICE ?= tests/systemd tests/process/test_groups.py tests/process/test_control_groups.py
+MACHINE ?= tests/systemd/test_machine_service.py
 # The tests wait for other processes as much as they compute, so they have a process more than there are processors. The
 # tests of a file share a daemon and stay together; hostile tests are in groups; in the kill matrix each test has a daemon
 # of its own.
@@ -170,8 +171,9 @@ test-unprivileged-hostile: $(READY) ## for root: the hostile tools as the user `
 	@.ci/unprivileged $(BIN)/python $(BY_GROUP) --durations=5 $(HOSTILE)
 
 # 77: no service manager can be started here, and a line says why.
-test-systemd: $(READY) ## for root: in a user service of a real systemd, which is started for it
+test-systemd: $(READY) ## for root: in a user service of a real systemd, which is started for it, and as root of one
 	@.ci/unprivileged --service $(BIN)/python $(SERVICE) || [ $$? = 77 ]
+	@.ci/unprivileged --machine $(BIN)/python $(MACHINE) || [ $$? = 77 ]
 
 test-systemd-hostile: $(READY) ## for root: the hostile tools in a user service of a real systemd
 	@BOOT_SECONDS_MAX=3600 .ci/unprivileged --service $(BIN)/python $(BY_GROUP) --durations=5 $(HOSTILE) || [ $$? = 77 ]

@@ -19,6 +19,8 @@ SHARED = {
     "bash-completion/completions/toolcell": "docs/completion/toolcell.bash",
     "fish/vendor_completions.d/toolcell.fish": "docs/completion/toolcell.fish",
     "systemd/user/toolcelld.service": "systemd/toolcelld.service",
+    "toolcell/systemd/system.conf": "systemd/system.conf",
+    "toolcell/systemd/template.conf": "systemd/template.conf",
     "zsh/site-functions/_toolcell": "docs/completion/toolcell.zsh",
 }
 BUILT = {

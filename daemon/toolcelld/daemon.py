@@ -256,7 +256,12 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
                 self.deaths.append(death)
             self.services.happenings.publish(death)
             if worker.certificate:
-                fields = about(call=worker.call_id, tool=worker.spec.file.stem, worker=worker.id)
+                fields = about(
+                    call=worker.call_id,
+                    tool=(worker.call_id and worker.tool) or worker.spec.file.stem,
+                    session=worker.call_id and worker.session_id,
+                    worker=worker.id,
+                )
                 who = " ".join(filter(None, (worker.spec.file.stem, worker.call_id)))
                 logger.info("%s (%s) died of %s", worker.id, who, worker.certificate, extra=fields)
         elif worker.state is WorkerState.IDLE and not worker.calls:

@@ -266,9 +266,11 @@ def test_a_reload_reads_the_configuration_and_keeps_the_calls(project: Project, 
 
 def test_cells_are_confined_under_the_unit_as_they_are_without_it(project: Project, installed: None) -> None:
     def found() -> dict[str, str]:
-        said = json.loads(project.run("doctor", "--json").stdout)
-        kinds = ("profile", "layer")
-        return {one["name"]: one["state"] for one in said["findings"] if one["kind"] in kinds}
+        said = json.loads(project.run("doctor", "--json").stdout)["findings"]
+        wanted = [
+            one for one in said if one["kind"] in ("profile", "layer") or one["name"] == "protected names"
+        ]
+        return {one["name"]: one["state"] for one in wanted}
 
     assert manager("is-active", UNIT, check=False).strip() != "active"
     without = found()  # by a daemon of its own

@@ -128,7 +128,7 @@ class Run:
         call, plan, worker = self.call, self.plan, self.worker
         session, request, channel = call.session, call.request, worker.cell.channel
         call.fire(CallEvent.LEASED)
-        worker.call_id = call.id
+        worker.call_id, worker.tool, worker.session_id = call.id, call.request.tool, call.session.id
         context = request.context(session.id, session.directory, session.worktree)
         if request.traceparent:
             context["traceparent"] = request.traceparent

@@ -118,7 +118,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self.since = self.started_at  # it has been idle, or has had its call
         self.started = time.monotonic()
         self.calls = 0
-        self.call_id = ""
+        self.call_id = self.tool = self.session_id = ""  # of the call that it has
         self.description: Description | None = None
         self.printed = b""  # while the file was loaded
         self._cell: Cell | None = None  # until it is started; then `cell`

@@ -131,7 +131,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "ui": ("toolcell ui", "toolcell ui 9000 --operate"),
     "serve": ("toolcell serve", "toolcell serve --config ./toolcell.toml --idle-exit 10m"),
     "service": ("toolcell service install",),
-    "service install": ("toolcell service install",),
+    "service install": ("toolcell service install", "toolcell service install --user ada"),
     "service uninstall": ("toolcell service uninstall",),
     "service status": ("toolcell service status", "toolcell service status --json"),
     "service logs": ("toolcell service logs", "toolcell service logs -f"),

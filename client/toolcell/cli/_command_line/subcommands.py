@@ -151,27 +151,39 @@ def set_key(
     """Set a key of the user's configuration, and have a running daemon read it."""
 
 
-service_app = group("Run the daemon as your service of systemd.")
+service_app = group("Run the daemon as a service of systemd: yours, or one that root installs.")
+
+OfUser: TypeAlias = Annotated[
+    str | None,
+    Option(
+        "--user", metavar="NAME", help="The service that root's systemd runs for this user, without a login."
+    ),
+]
+OfSystem: TypeAlias = Annotated[
+    bool, Option("--system", help="The service of the account `toolcell`, for programs of this machine.")
+]
 
 
 @verb(service_app, "operation.service.install", name="install")
-def install_service(context: CommandContext) -> None:
-    """Write the unit with the paths of this installation, and start it now and at each login."""
+def install_service(context: CommandContext, user: OfUser = None, system: OfSystem = False) -> None:
+    """Write the unit with the paths of this installation, and start it now and at each login, or with the machine."""
 
 
 @verb(service_app, "operation.service.uninstall", name="uninstall")
-def uninstall_service(context: CommandContext) -> None:
+def uninstall_service(context: CommandContext, user: OfUser = None, system: OfSystem = False) -> None:
     """Stop the service and delete its unit."""
 
 
 @verb(service_app, "operation.service.status", name="status")
-def service_status(context: CommandContext) -> None:
+def service_status(context: CommandContext, user: OfUser = None, system: OfSystem = False) -> None:
     """Show whether the service is installed and active, and how often it was restarted."""
 
 
 @verb(service_app, "operation.service.logs", name="logs")
 def service_logs(
     context: CommandContext,
+    user: OfUser = None,
+    system: OfSystem = False,
     follow: Annotated[bool, Option("-f", "--follow", help="Keep printing new lines.")] = False,
     entries: Annotated[
         int | None, Option("-n", metavar="N", parser=entries, help="Show the last N lines; default: 100.")

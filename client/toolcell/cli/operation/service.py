@@ -1,33 +1,39 @@
-"""`toolcell service install`, `uninstall`, `status` and `logs`: the daemon as the user's service of systemd.
+"""`toolcell service install`, `uninstall`, `status` and `logs`: the daemon as a service of systemd.
 
-The unit is the one of the distribution, with the paths of this installation in place of names that are looked up. A file
-of that name that this command has not written is left as it is.
+There are three services: that of a user, run by the user's own manager; that of a user, run by root's (`--user NAME`); and
+that of an account for programs (`--system`). The unit is the one of the distribution, with what root's manager does
+besides, and with the paths of this installation in place of names that are looked up. A file of that name that this
+command has not written is left as it is.
 """
 
 from __future__ import annotations
 
+import glob
 import os
+import pwd
+import shlex
 import site
 import sys
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from toolcell import _paths
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts
 from toolcell.cli._ui.terminal import Terminal
-from toolcell.client._launch.daemon import find
-from toolcell.client._launch.service import UNIT, Answer, systemctl
+from toolcell.client._launch.service import INSTANCE, OF_ROOT, OF_USER, TEMPLATE_FILE, UNIT, Answer, systemctl
 
 __all__ = ["install", "logs", "status", "uninstall"]
 
-MARK: Final = "# Written by `toolcell service install`, which writes it again; settings of your own: systemctl --user edit toolcelld"
+MARK: Final = "# Written by `toolcell service install`, which writes it again; settings of your own: "
 PROGRAMS: Final = {"/usr/bin/env toolcelld": "toolcelld", "/usr/bin/env toolcell ": "toolcell.cli "}
 """What of the unit looks a program up, and the module that is run in its place."""
+ACCOUNT: Final = "toolcell"
+HOMES: Final = ("/home", "~root", "/run/user")
+"""What the system's unit does not see."""
 SHOWN: Final = {
     "ActiveState": "state",
     "UnitFileState": "at login",
@@ -38,65 +44,107 @@ SHOWN: Final = {
 }
 
 
-async def install(context: CommandContext) -> Exit:
-    """Write the unit, and have systemd start it now and at each login."""
-    await _manager()
-    path = _unit_path()
-    if _others(path):
+class Service(NamedTuple):
+    """One of the three."""
+
+    manager: str
+    unit: str  # as systemctl names it
+    file: str  # the path of the unit
+    socket: str
+    addition: str = ""  # the file of the distribution with what the unit has besides
+    account: str = ""  # as whom root's manager runs it
+
+    @property
+    def option(self) -> str:
+        """What chooses it on the command line of `toolcell service`."""
+        if not self.addition:
+            return ""
+        return " --system" if self.unit == UNIT else f" --user {shlex.quote(self.account)}"
+
+    @property
+    def systemctl(self) -> str:
+        """The program that a person types."""
+        return "systemctl" if self.addition else "systemctl --user"
+
+
+async def install(context: CommandContext, user: str | None, *, system: bool) -> Exit:
+    """Write the unit, and have systemd start it now and whenever the user logs in, or the machine starts."""
+    service = _service(user, system=system)
+    _check_rights(service)
+    await _manager(service)
+    _check_program(service)
+    if _others(service.file):
         raise Failure(
             Exit.FAILED,
             "service",
-            f"{path} was not written by this command, and stays as it is.",
-            f"To replace it: mv {path} {path}.old",
+            f"{service.file} was not written by this command, and stays as it is.",
+            f"To replace it: mv {service.file} {service.file}.old",
         )
-    _write(path, _text())
-    socket = find(None, "running").socket
-    runs = _paths.answers(socket) and (await systemctl("is-active", UNIT)).code != 0
-    _check(await systemctl("daemon-reload"))
-    _check(await systemctl("enable", UNIT))
+    _write(service.file, _text(service))
+    runs = _paths.answers(service.socket) and (await _ask(service, "is-active", service.unit)).code != 0
+    _check(await _ask(service, "daemon-reload"))
+    _check(await _ask(service, "enable", service.unit))
     if not runs:
         from toolcell.client._launch.service import (
             start,  # as clients do, with their words for what goes wrong
         )
 
-        await start()
+        await start(service.unit, service.manager)
     if context.as_json:
-        print_json({"unit": path, "started": not runs})
+        print_json({"unit": service.file, "started": not runs})
         return Exit.OK
-    print_prose(f"{path} is written, and started at each login.")
+    print_prose(f"{service.file} is written, and started {_when(service)}.")
     if runs:
         print_prose("A daemon runs that is no service. To have the service in its place: toolcell stop")
-    Terminal(quiet=context.quiet).note("To start it with the machine: loginctl enable-linger\n")
+    Terminal(quiet=context.quiet).note(f"{_hint(service)}\n")
     return Exit.OK
 
 
-async def uninstall(context: CommandContext) -> Exit:
-    """Stop the service and delete the unit that was written."""
-    await _manager()
-    path = _unit_path()
-    if _others(path):
+def _when(service: Service) -> str:
+    return "with the machine" if service.addition else "at each login"
+
+
+def _hint(service: Service) -> str:
+    if not service.addition:
+        return "To start it with the machine: loginctl enable-linger"
+    if service.unit == UNIT:
+        return f"Its clients run as {ACCOUNT}, with TOOLCELL_SOCKET={service.socket}"
+    return f"Clients of {service.account} find it by themselves."
+
+
+async def uninstall(context: CommandContext, user: str | None, *, system: bool) -> Exit:
+    """Stop the service and delete the unit that was written; that of several users goes with the last of them."""
+    service = _service(user, system=system)
+    _check_rights(service)
+    await _manager(service)
+    if _others(service.file):
         raise Failure(
             Exit.FAILED,
             "service",
-            f"{path} was not written by this command, and stays as it is.",
-            "To stop it: systemctl --user disable --now toolcelld",
+            f"{service.file} was not written by this command, and stays as it is.",
+            f"To stop it: {service.systemctl} disable --now {service.unit.removesuffix('.service')}",
         )
-    if is_there := _is_ours(path):
-        _check(await systemctl("disable", "--now", UNIT))
-        os.unlink(path)
-        _check(await systemctl("daemon-reload"))
-        await systemctl("reset-failed", UNIT)
+    removed = False
+    if is_there := _is_ours(service.file):
+        _check(await _ask(service, "disable", "--now", service.unit))
+        if removed := not _other_instances(service):
+            os.unlink(service.file)
+        _check(await _ask(service, "daemon-reload"))
+        await _ask(service, "reset-failed", service.unit)
     if context.as_json:
-        print_json({"unit": path, "removed": is_there})
+        print_json({"unit": service.file, "removed": removed})
     elif not context.quiet:
-        print_prose(f"{path} is removed." if is_there else "No service is installed.")
+        kept = f"{service.unit} is stopped and disabled; {service.file} stays for other users."
+        said = f"{service.file} is removed." if removed else kept
+        print_prose(said if is_there else "No service is installed.")
     return Exit.OK
 
 
-async def status(context: CommandContext) -> Exit:
+async def status(context: CommandContext, user: str | None, *, system: bool) -> Exit:
     """Say how it stands with the service; exits with 69 where it is not active."""
-    await _manager()
-    answer = await systemctl("show", UNIT, f"--property={','.join(SHOWN)}")
+    service = _service(user, system=system)
+    await _manager(service)
+    answer = await _ask(service, "show", service.unit, f"--property={','.join(SHOWN)}")
     values = {key: value for key, _, value in (line.partition("=") for line in answer.out.splitlines())}
     installed = bool(values.get("FragmentPath"))
     active = values.get("ActiveState") == "active"
@@ -112,15 +160,19 @@ async def status(context: CommandContext) -> Exit:
             }
         )
     elif not installed:
-        print_prose("No service is installed. To install one: toolcell service install")
+        print_prose(f"No service is installed. To install one: toolcell service install{service.option}")
     else:
-        print_facts([(name, clean(values.get(key) or "-")) for key, name in SHOWN.items()])
+        names = SHOWN | ({"UnitFileState": "at start"} if service.addition else {})
+        print_facts([(name, clean(values.get(key) or "-")) for key, name in names.items()])
     return Exit.OK if active else Exit.UNAVAILABLE
 
 
-def logs(context: CommandContext, entries: int | None, *, follow: bool) -> Exit:
+def logs(
+    context: CommandContext, user: str | None, entries: int | None, *, system: bool, follow: bool
+) -> Exit:
     """Become `journalctl`, which shows what the service has logged."""
-    words = ["journalctl", "--user", "--unit", UNIT, "--lines", str(entries or 100)]
+    service = _service(user, system=system)
+    words = ["journalctl", service.manager, "--unit", service.unit, "--lines", str(entries or 100)]
     words += ["--follow"] if follow else ["--no-pager"]
     words += ["--output", "json"] if context.as_json else []
     sys.stdout.flush()
@@ -132,16 +184,67 @@ def logs(context: CommandContext, entries: int | None, *, follow: bool) -> Exit:
         ) from error
 
 
-async def _manager() -> None:
+def _service(user: str | None, *, system: bool) -> Service:
+    """Return the service that the options mean. Raises Failure where there is no such user."""
+    if user is not None and system:
+        raise Misuse("--user and --system are two services.", "Name one of them.")
+    if system:
+        return Service(
+            OF_ROOT,
+            UNIT,
+            f"/etc/systemd/system/{UNIT}",
+            "/run/toolcell/daemon.sock",
+            "system.conf",
+            _account(ACCOUNT).pw_name,
+        )
+    if user is not None:
+        found = _account(user)
+        socket = f"/run/user/{found.pw_uid}/toolcell/daemon.sock"
+        return Service(
+            OF_ROOT,
+            INSTANCE.format(found.pw_uid),
+            TEMPLATE_FILE,
+            socket,
+            "template.conf",
+            found.pw_name,
+        )
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Service(OF_USER, UNIT, os.path.join(home, "systemd", "user", UNIT), _paths.socket_path())
+
+
+def _account(name: str) -> pwd.struct_passwd:
+    """Return a user of this machine, who is not root. Raises Failure."""
+    try:
+        found = pwd.getpwnam(name)
+    except (KeyError, ValueError):
+        raise Failure(
+            Exit.FAILED,
+            "service",
+            f"There is no user {clean(name)} on this machine.",
+            f"To make it: useradd --system --home-dir /var/lib/{ACCOUNT} --shell /usr/sbin/nologin {ACCOUNT}"
+            if name == ACCOUNT
+            else "",
+        ) from None
+    if found.pw_uid == 0:
+        raise Failure(Exit.FAILED, "service", "A service as root would give tools all that root may.")
+    return found
+
+
+async def _manager(service: Service) -> None:
     """Raise Failure where no manager answers."""
-    answer = await systemctl("show", "--property=Version")
+    answer = await _ask(service, "show", "--property=Version")
     if answer.code:
+        of = "this machine" if service.addition else "this user"
         raise Failure(
             Exit.UNAVAILABLE,
             "unavailable",
-            f"No service manager of this user answers: {clean(answer.error)}",
+            f"No service manager of {of} answers: {clean(answer.error)}",
             "Without one: toolcell serve",
         )
+
+
+async def _ask(service: Service, *words: str) -> Answer:
+    return await systemctl(*words, manager=service.manager)
 
 
 def _check(answer: Answer) -> None:
@@ -149,15 +252,39 @@ def _check(answer: Answer) -> None:
         raise Failure(Exit.UNAVAILABLE, "unavailable", f"systemctl: {clean(answer.error)}")
 
 
-def _unit_path() -> str:
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return os.path.join(home, "systemd", "user", UNIT)
+def _check_rights(service: Service) -> None:
+    if service.addition and os.geteuid() != 0:
+        raise Failure(
+            Exit.FAILED,
+            "service",
+            "Only root installs and removes a service of the machine.",
+            f"As root: {shlex.quote(sys.executable)} -m toolcell.cli service install{service.option}",
+        )
+
+
+def _check_program(service: Service) -> None:
+    """Raise Failure where the unit does not see its own program."""
+    if service.unit == UNIT and service.addition:
+        for path in (sys.executable, os.path.realpath(sys.executable), sys.prefix):
+            if any(_paths.is_below(path, os.path.expanduser(home)) for home in HOMES):
+                raise Failure(
+                    Exit.FAILED,
+                    "service",
+                    f"This installation is in a home, which the system's service does not see: {path}.",
+                    "Install Toolcell where all users may read it, as in /opt/toolcell, and have that one write the unit.",
+                )
+
+
+def _other_instances(service: Service) -> bool:
+    """Whether others use the same file."""
+    wanted = glob.glob(f"{os.path.dirname(service.file)}/*.wants/{INSTANCE.format('*')}")
+    return service.file == TEMPLATE_FILE and any(os.path.basename(path) != service.unit for path in wanted)
 
 
 def _is_ours(path: str) -> bool:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.readline().rstrip() == MARK
+            return file.readline().startswith(MARK)
     except FileNotFoundError:
         return False
 
@@ -170,28 +297,38 @@ def _others(path: str) -> bool:
 def _write(path: str, text: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(f"{path}.new", "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o644)  # clients read it, too
         file.write(text)
     os.replace(f"{path}.new", path)
 
 
-def _text() -> str:
+def _text(service: Service) -> str:
     """Return the unit with the paths of this installation."""
-    text = _shipped(
-        [os.path.join(base, "share", "systemd", "user", UNIT) for base in (sys.prefix, site.getuserbase())]
-    )
+    text = _shipped(f"systemd/user/{UNIT}")
+    if service.addition:
+        text = composed(text, _shipped(f"toolcell/systemd/{service.addition}"))
     _, _, settings = text.partition("\n[Unit]\n")
     for program, module in PROGRAMS.items():
         settings = settings.replace(program, f"{_quoted(sys.executable)} -P -m {module}")
-    return f"{MARK}\n\n[Unit]\n{settings}"
+    own = f"{service.systemctl} edit {os.path.basename(service.file).removesuffix('.service')}"
+    return f"{MARK}{own}\n\n[Unit]\n{settings}"
 
 
-def _shipped(places: Sequence[str]) -> str:
+def composed(unit: str, addition: str) -> str:
+    """Return the text of a unit with what another manager does besides, which takes the place of where it is installed."""
+    settings, _, _ = unit.partition("\n[Install]\n")
+    _, _, more = addition.partition("\n[Unit]\n")
+    return f"{settings}\n\n[Unit]\n{more}"
+
+
+def _shipped(name: str) -> str:
+    places = [os.path.join(base, "share", name) for base in (sys.prefix, site.getuserbase())]
     for place in places:
         if os.path.exists(place):
             with open(place, encoding="utf-8") as file:
                 return file.read()
     raise Failure(
-        Exit.INTERNAL, "service", f"This installation has no {UNIT}: looked in {', '.join(places)}."
+        Exit.INTERNAL, "service", f"This installation has no {name}: looked in {', '.join(places)}."
     )
 
 

@@ -84,7 +84,7 @@ class Shared:
         """Start it unless it answers: as the user's service where one is installed, else detached."""
         if _paths.answers(self.socket):
             return
-        if self._is_service() and await service.start():
+        if await self._is_served():
             await _until_answers(self.socket, None)
             return
         log_path = os.path.join(_paths.state_directory(), "daemon.log")
@@ -95,12 +95,14 @@ class Shared:
     async def end(self) -> None:
         """Do nothing: it serves other clients too, and exits when it is idle."""
 
-    def _is_service(self) -> bool:
-        # The unit serves its runtime directory, so a socket that was moved is not the unit's.
+    async def _is_served(self) -> bool:
+        """Whether a service has been started, or is about to answer. Raises Unavailable."""
+        # Units serve the user's runtime directory, so a socket that was moved is not a unit's.
         runtime = f"/run/user/{os.getuid()}"
-        return self.socket == f"{runtime}/toolcell/daemon.sock" and os.path.exists(
-            f"{runtime}/systemd/private"
-        )
+        if self.socket != f"{runtime}/toolcell/daemon.sock":
+            return False
+        has_manager = os.path.exists(f"{runtime}/systemd/private")  # noqa: ASYNC240  # in memory
+        return (has_manager and await service.start()) or await service.run_by_root()
 
 
 class Private:
