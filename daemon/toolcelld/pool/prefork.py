@@ -8,6 +8,7 @@ costs two processes and a few megabytes that they do not share with the zygote.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import Final
 
@@ -18,6 +19,8 @@ from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
 from toolcelld.sandbox.policy import Enclosure
+
+logger = logging.getLogger(__name__)
 
 READY_MAX: Final = 2
 """Agents run tools in parallel, but rarely need more than two new workers at the same time."""
@@ -165,6 +168,8 @@ class PreforkedCells:
         except (ZygoteFailed, OSError) as failure:
             if (waiter := self._next_waiter()) is not None:
                 waiter.set_exception(failure)
+            if not self._closed:
+                logger.warning("No cell can be made: %s", failure)
             return False
         if (waiter := self._next_waiter()) is not None:
             waiter.set_result(cell)

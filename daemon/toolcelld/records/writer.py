@@ -18,7 +18,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from toolcelld import database as files
 from toolcelld.database import DamagedError, NewerError, Schema
@@ -102,7 +102,7 @@ class Writer:
         self._stopping = False
         # Used on the thread only.
         self._database: sqlite3.Connection | None = None
-        self._inode = 0
+        self._file = _NO_FILE  # the one that is open, as the last batch left it
         self._thread = threading.Thread(target=self._run, name="records", daemon=True)
 
     def start(self) -> None:
@@ -172,6 +172,9 @@ class Writer:
                 self._write(database, things)
         for _ in self._after(database):
             pass
+        left = _look(self.path)
+        if left.inode == self._file.inode:  # else the next batch finds that it was removed or replaced
+            self._file = left
         if self.fault:
             logger.warning("%s is written again; %d records were lost.", self.path, self.lost)
             self.fault = ""
@@ -187,13 +190,18 @@ class Writer:
             question.settle(None, error)
 
     def _opened(self) -> sqlite3.Connection:
-        """Return the database; open it where that has failed before, or where the file was removed or replaced."""
-        if self._database is not None and self._inode != _inode(self.path):
+        """Return the database; open it where that has failed before, or where the file was removed, replaced or cut.
+
+        One that is cut is read whole for damage: its pages in memory would hide it until a restart.
+        """
+        now = _look(self.path)
+        was_cut = now.inode == self._file.inode and now.size_bytes < self._file.size_bytes
+        if self._database is not None and (was_cut or now.inode != self._file.inode):
             self._close()
         if self._database is None:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            self._database = files.open_file(self.path, self._schema, check=False)
-            self._inode = _inode(self.path)
+            self._database = files.open_file(self.path, self._schema, check=was_cut)
+            self._file = _look(self.path)
             try:
                 self._database.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}").fetchall()
                 with _transaction(self._database):
@@ -225,11 +233,22 @@ def _is_damaged(error: Exception) -> bool:
     return code & 0xFF in _DAMAGED  # the low byte is the primary code
 
 
-def _inode(path: str) -> int:
+class _File(NamedTuple):
+    """What tells whether a file is the same, and whole. Only this process makes it shorter, within a batch."""
+
+    inode: int
+    size_bytes: int
+
+
+_NO_FILE: Final = _File(0, 0)
+
+
+def _look(path: str) -> _File:
     try:
-        return os.stat(path).st_ino
+        found = os.stat(path)
     except OSError:
-        return 0
+        return _NO_FILE
+    return _File(found.st_ino, found.st_size)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -40,7 +41,7 @@ State = Literal["in use", "available", "missing", "unknown"]
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("strict", "baseline", "none")
 VERSION_BYTES_MAX: Final = 10_000
 """Of the file by which an engine says its version."""
-SPILL_NEARLY_FULL: Final = 0.9
+NEARLY_FULL: Final = 0.9
 
 _SETTINGS: Final = (
     (
@@ -109,6 +110,7 @@ def diagnose(
         _guard(ruleset.host_paths.host.guard),
         *_process_numbers(ruleset.host_paths.host),
         _groups(groups),
+        _descriptors(),
         *looked_at,
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
         _kept(kept),
@@ -267,9 +269,20 @@ def _groups(groups: CgroupTree) -> Finding:
     return Finding("control groups", "in use", groups.available)
 
 
+def _descriptors() -> Finding:
+    """Whether the daemon can open what further sessions and cells need."""
+    used, most = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    detail = f"{used} of {most}"
+    if used < NEARLY_FULL * most:
+        return Finding("descriptors", "in use", detail)
+    return Finding(
+        "descriptors", "missing", detail, "raise LimitNOFILE of the unit, or close unused sessions"
+    )
+
+
 def _spill(used_bytes: int, quota_bytes: int) -> Finding:
     detail = f"{format_bytes(used_bytes)} of {format_bytes(quota_bytes)}"
-    nearly = used_bytes >= SPILL_NEARLY_FULL * quota_bytes
+    nearly = used_bytes >= NEARLY_FULL * quota_bytes
     return Finding("spill quota", "in use", detail, "raise [spill] quota" if nearly else "")
 
 
