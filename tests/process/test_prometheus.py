@@ -13,13 +13,14 @@ import signal
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
+from resource import RLIMIT_FSIZE, RLIMIT_NOFILE, prlimit
 from typing import Any, Final
 
 import pytest
-from tests.daemons import RunningDaemon
+from tests.daemons import RunningDaemon, open_descriptors
 from tests.process.test_metrics import TOOLS, Metrics, free_port
 
 from toolcell.client import Kind, Session
@@ -46,6 +47,14 @@ from toolcell import tool
 def waits() -> None:
     time.sleep(7)
 """
+FRESH: Final = """
+from toolcell import tool
+
+@tool(isolation="call")
+def fresh() -> str:
+    return "fresh"
+"""
+FAULTS: Final = 'sum(toolcell_calls_total{outcome="internal"})'
 
 
 class Prometheus:
@@ -119,6 +128,7 @@ async def test_prometheus_reads_a_daemon_and_raises_alerts_by_their_causes(
     for name in DYING:
         daemon.tool(name, TOOLS)
     daemon.tool("w", WAITS)
+    daemon.tool("fresh", FRESH)
     with scraping(tmp_path, target) as prometheus:
         async with daemon.connect() as session:
             for _ in range(300):
@@ -130,39 +140,90 @@ async def test_prometheus_reads_a_daemon_and_raises_alerts_by_their_causes(
             assert f"{len(ALERTS)} rules found" in checked("rules", RULES)
             assert prometheus.firing() == set()
             for alert, cause in CAUSES.items():
-                await cause(daemon, session)
-                await until(lambda alert=alert: alert in prometheus.firing())  # type: ignore[misc]
+                assert alert not in prometheus.firing(), "it is raised by another cause"
+                async with cause(daemon, session, prometheus):
+                    await until(lambda alert=alert: alert in prometheus.firing())  # type: ignore[misc]
         daemon.stop()
         await until(lambda: "ToolcellDown" in prometheus.firing())
+    assert {*CAUSES, "ToolcellDown"} == {alert.name for alert in ALERTS}
     daemon.start()
 
 
-async def _crash(_: RunningDaemon, session: Session) -> None:
+@asynccontextmanager
+async def _crash(_: RunningDaemon, session: Session, __: Prometheus) -> AsyncGenerator[None]:
     for name in DYING * 2:
         assert (await session.call(f"{name}_dies")).kind is Kind.CRASHED
+    yield
 
 
-async def _quarantine(daemon: RunningDaemon, _: Session) -> None:
+@asynccontextmanager
+async def _quarantine(daemon: RunningDaemon, _: Session, __: Prometheus) -> AsyncGenerator[None]:
     async with daemon.operate() as operator:
         await operator.ask(operator.operator.QuarantineTool, op.QuarantineToolRequest(tool="several_works"))
+    yield
 
 
-async def _wait(_: RunningDaemon, session: Session) -> None:
+@asynccontextmanager
+async def _wait(_: RunningDaemon, session: Session, __: Prometheus) -> AsyncGenerator[None]:
     await asyncio.gather(*(session.call("w_waits") for _ in range(8)))
+    yield
 
 
-async def _freeze(daemon: RunningDaemon, _: Session) -> None:
+@contextmanager
+def limited(daemon: RunningDaemon, resource: int, most: int) -> Generator[None]:
+    """Lower a limit of the daemon, and put it back."""
+    before = prlimit(daemon.pid, resource)
+    prlimit(daemon.pid, resource, (most, before[1]))
+    try:
+        yield
+    finally:
+        prlimit(daemon.pid, resource, before)
+
+
+@asynccontextmanager
+async def _lose_records(daemon: RunningDaemon, session: Session, _: Prometheus) -> AsyncGenerator[None]:
+    with limited(daemon, RLIMIT_FSIZE, 1):
+        assert (await session.call("one_works")).text == "works"
+        yield
+    assert (await session.call("one_works")).text == "works"
+
+
+@asynccontextmanager
+async def _use_files_up(daemon: RunningDaemon, _: Session, __: Prometheus) -> AsyncGenerator[None]:
+    with limited(daemon, RLIMIT_NOFILE, open_descriptors(daemon.pid) * 11 // 10):
+        yield
+
+
+@asynccontextmanager
+async def _starve(daemon: RunningDaemon, session: Session, prometheus: Prometheus) -> AsyncGenerator[None]:
+    """Leave no descriptor for new cells: with the cells that are ready used up, each call is a fault of the host."""
+    for faults in (1, 4):  # a counter that appears with a number has no rate yet
+        with limited(daemon, RLIMIT_NOFILE, 16):
+            outcomes = [await session.call("fresh", {}) for _ in range(4)]
+        assert outcomes[-1].kind is Kind.INTERNAL, outcomes
+        await until(lambda faults=faults: prometheus.value(FAULTS) >= faults)  # type: ignore[misc]
+    yield
+
+
+@asynccontextmanager
+async def _freeze(daemon: RunningDaemon, _: Session, __: Prometheus) -> AsyncGenerator[None]:
     for _number in range(3):
         os.kill(daemon.pid, signal.SIGSTOP)
         await asyncio.sleep(2)  # longer than between two looks, so one of them is late
         os.kill(daemon.pid, signal.SIGCONT)
         await asyncio.sleep(0.5)
+    yield
 
 
-CAUSES: Final[dict[str, Callable[[RunningDaemon, Session], Awaitable[None]]]] = {
+CAUSES: Final[
+    dict[str, Callable[[RunningDaemon, Session, Prometheus], AbstractAsyncContextManager[None]]]
+] = {
     "ToolcellWorkersDie": _crash,
     "ToolcellQuarantine": _quarantine,
     "ToolcellQueue": _wait,
+    "ToolcellRecords": _lose_records,
+    "ToolcellFiles": _use_files_up,
+    "ToolcellFaults": _starve,
     "ToolcellSlow": _freeze,
 }
-"""Not ToolcellFaults, ToolcellRecords and ToolcellFiles, whose causes are faults of the host."""
+"""What raises each alert for as long as it is entered; `ToolcellDown` is raised by the daemon's end."""
