@@ -126,7 +126,11 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         store = Store(os.path.join(state, "toolcell.sqlite"))
         self.kept = Kept(state, store, in_use=self._places_in_use, remove=remove_tree, tidy=self._tidy_kept)
         packages = CellPackages(
-            self._environments, self.kept, directory=self._packages, tell=self._tell_preparing
+            self._environments,
+            self.kept,
+            directory=self._packages,
+            tell=self._tell_preparing,
+            log=lambda line: self.services.logbook.write(line),  # noqa: PLW0108  # there are no services yet
         )
         pool = Pool(
             self._preforks.for_cell,

@@ -7,6 +7,9 @@ tables of terminal states have the events that may still arrive.
 Two properties are essential. A worker may exit in every state except DEAD. And an aborted worker becomes IDLE only by
 SETTLED, which the pool fires for a session's own worker if it has confirmed the abort and its keeper has then found
 the cell empty.
+
+A worker that takes several calls stays BUSY from the first to the last of them. An abort is one call's, and fires no ABORT:
+where its process is replaced, RETIRE makes it LAST, so that it gets no further call.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ class WorkerState(StrEnum):
 class WorkerEvent(StrEnum):
     HELLO = auto()  # it reported that its file is loaded
     LEASE = auto()  # a call took it
+    JOIN = auto()  # a further call took a place in it
+    LEFT = auto()  # one of several calls ended
     DONE = auto()  # the call ended without leftovers
     SPENT = auto()  # the call ended, and the worker must not be used again
     # The worker confirmed the abort, its cell has no other process, and it belongs to a session
@@ -52,6 +57,8 @@ WORKER: Final[Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]]] = {
         WorkerEvent.EXIT: WorkerState.DEAD,
     },
     WorkerState.BUSY: {
+        WorkerEvent.JOIN: WorkerState.BUSY,
+        WorkerEvent.LEFT: WorkerState.BUSY,
         WorkerEvent.DONE: WorkerState.IDLE,
         WorkerEvent.SPENT: WorkerState.STOPPING,
         WorkerEvent.ABORT: WorkerState.ABORTING,
@@ -59,6 +66,7 @@ WORKER: Final[Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]]] = {
         WorkerEvent.EXIT: WorkerState.DEAD,
     },
     WorkerState.LAST: {
+        WorkerEvent.LEFT: WorkerState.LAST,
         WorkerEvent.DONE: WorkerState.STOPPING,
         WorkerEvent.SPENT: WorkerState.STOPPING,
         WorkerEvent.ABORT: WorkerState.ENDING,

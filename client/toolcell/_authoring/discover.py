@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from toolcell._arguments.parameters import SCHEMA_BYTES_MAX, InvalidToolDefinition, Parameters, from_args
 from toolcell._authoring.factory import Host, adapted, exported_together
@@ -110,17 +110,28 @@ class Problem:
     remark: bool = False
 
 
+class Served(Protocol):
+    """What takes the calls of tools that are not functions of this process."""
+
+    @property
+    def calls(self) -> int:
+        """How many it takes at once."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Exports:
     """The tools of one file, and what is told of the events of a session; None if nothing is.
 
-    `absence` says why there is no tool, where that is known.
+    `absence` says why there is no tool, where that is known. `served` is what takes the calls of all tools, several at once,
+    where they are not functions of this process.
     """
 
     tools: tuple[Export, ...]
     problems: tuple[Problem, ...]
     on_session: Export | None = None
     absence: str = ""
+    served: Served | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""A client of one MCP server on stdio, for one call at a time, without threads and without an event loop.
+"""A client of one MCP server on stdio, without threads and without an event loop.
 
-A request is written, and then `_turn` reads and writes until its response has come. What the server sends in between is
-handled there: a ping is answered, notifications and requests go to the `Host`. Everything that is written waits in one
+A request waits for its response by `request`, or is begun, and its response taken when it has come: who waits for several
+selects on `reading` and `writing`, and has `exchange` read and write. What the server sends in between is handled there: a
+ping is answered, notifications and requests go to the `Host`. Everything that is written waits in one
 buffer until the server reads it, so that a server that writes without reading cannot block its client.
 
 The server is a stranger's program. A line that is no message is output of it. A response counts only while its request is
@@ -16,7 +17,6 @@ import os
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
@@ -28,6 +28,8 @@ MESSAGE_BYTES_MAX: Final = 32 * 2**20
 """Of one message: twice the longest result that the daemon takes, as base64 and escapes make it longer."""
 WAITING_BYTES_MAX: Final = 64 * 2**20
 """Of what the server has not read: the longest arguments and an answer to each of its requests."""
+TURNS_MAX: Final = 100
+"""Reads of what a server has said since its last call, of a pipe's length each; it may go on while it is read."""
 PAGES_MAX: Final = 50
 """Of a list of tools; more tools than fit there are of no use to a model."""
 NOISE_BYTES_MAX: Final = 2000
@@ -67,8 +69,8 @@ class Host(Protocol):
         """Hear a notification of the server; what it says is untrusted."""
         ...
 
-    def on_request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer a request of the server. Raises `RpcError`."""
+    def on_request(self, number: object, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Answer a request of the server, or return None to answer it later by `Connection.answer`. Raises `RpcError`."""
         ...
 
 
@@ -113,9 +115,12 @@ class Connection:
 
     def refresh(self) -> bool:
         """Read what the server has said since the last request; return False if it has exited meanwhile."""
+        if self._process is None:
+            return False
         try:
-            while self._turn(0):
-                pass
+            for _ in range(TURNS_MAX):
+                if not self._turn(0):
+                    break
         except (ServerExited, ServerBroken):
             self.close()
             return False
@@ -150,34 +155,62 @@ class Connection:
             ServerExited: It has ended.
             ServerBroken: It does what is no MCP.
         """
-        number = self._begin(method, params, with_progress=with_progress)
-        while (response := self._open[number]) is None:
+        number = self.begin(method, params, with_progress=with_progress)
+        while (response := self.take(number)) is None:
             self._turn(None)
-        del self._open[number]
-        return _result(response)
+        return result_of_response(response)
 
-    def cancel(self, reason: str, seconds: float) -> bool:
-        """Tell the server that the open requests are cancelled; return whether it still answers.
+    def take(self, number: int) -> Mapping[str, Any] | None:
+        """Return the response to a request, once; None while there is none."""
+        response = self._open.get(number)
+        if response is not None:
+            del self._open[number]
+        return response
+
+    def cancel(self, number: int, reason: str) -> int:
+        """Tell the server that a request is cancelled, and ask whether it still reads; return the number of that ping.
 
         Nothing says that what it was at has stopped: most servers never answer a request that was cancelled.
 
         Args:
+            number: That of the request, whose response is taken as before if there is one.
             reason: Why, for its log.
-            seconds: How long to wait for its answer to a ping.
         """
-        try:
-            for number in list(self._open):
-                cancelled = {"requestId": number, "reason": reason}
-                self._send({"method": "notifications/cancelled", "params": cancelled})
-            deadline = time.monotonic() + seconds
-            ping = self._begin("ping", {})
-            while self._open[ping] is None:
-                if (left := deadline - time.monotonic()) <= 0:
-                    return False
-                self._turn(left)
-        except (ServerExited, ServerBroken):
-            return False
-        return True
+        cancelled = {"requestId": number, "reason": reason}
+        self._send({"method": "notifications/cancelled", "params": cancelled})
+        return self.begin("ping", {})
+
+    def forget(self, number: int) -> None:
+        """Ignore the response to a request that comes from now on."""
+        self._open.pop(number, None)
+
+    def answer(self, number: object, result: Mapping[str, Any] | RpcError) -> None:
+        """Answer a request of the server, for which `Host.on_request` has returned None."""
+        self._send({"id": number, **_answered(result)})
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process, as far as was read."""
+        return self._process is not None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for the server to read it."""
+        return len(self._waiting)
+
+    @property
+    def reading(self) -> int:
+        """The descriptor to read from; only of a server that is running."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    @property
+    def writing(self) -> int:
+        """The descriptor to write to, as long as something waits; only of a server that is running."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        return self._process.stdin.fileno()
 
     def close(self) -> None:
         """End the server: close its input, wait, send SIGTERM, wait, kill it, and reap it. Idempotent."""
@@ -203,7 +236,8 @@ class Connection:
             self._process.kill()
             self.close()
 
-    def _begin(self, method: str, params: Mapping[str, Any], *, with_progress: bool = False) -> int:
+    def begin(self, method: str, params: Mapping[str, Any], *, with_progress: bool = False) -> int:
+        """Make a request, and return its number, which is that of its progress, too; see `request`."""
         number = self._number = self._number + 1
         if with_progress:
             params = {**params, "_meta": {"progressToken": number}}
@@ -230,21 +264,32 @@ class Connection:
             ServerExited: The server has ended.
             ServerBroken: It does what is no MCP.
         """
+        writing = [self.writing] if self._waiting else []
+        readable, writable, _ = select.select([self.reading], writing, [], seconds)
+        return self.exchange(readable=bool(readable), writable=bool(writable))
+
+    def exchange(self, *, readable: bool, writable: bool) -> bool:
+        """Write if that is possible now, then read and handle what there is; return whether something was read.
+
+        Args:
+            readable: Whether there is something to read.
+            writable: Whether the server takes what waits for it.
+
+        Raises:
+            ServerExited: The server has ended.
+            ServerBroken: It does what is no MCP.
+        """
         process = self._process
         assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        reading, writing = process.stdout.fileno(), process.stdin.fileno()
-        readable, writable, _ = select.select([reading], [writing] if self._waiting else [], [], seconds)
         if writable:
             with contextlib.suppress(
                 BlockingIOError, BrokenPipeError
             ):  # the end of its output says how it ended
-                del self._waiting[: os.write(writing, self._waiting[: 2**16])]
+                del self._waiting[: os.write(self.writing, self._waiting[: 2**16])]
         if not readable:
             return False
         try:
-            data = os.read(reading, 2**18)
+            data = os.read(self.reading, 2**18)
         except BlockingIOError:
             return False
         if not data:
@@ -282,7 +327,7 @@ class Connection:
             message = None
         if not isinstance(message, dict):
             if line.strip():  # a banner, or what its author prints
-                os.write(2, line[:NOISE_BYTES_MAX] + b"\n")
+                self.print(line)
             return
         fields = cast("dict[str, Any]", message)
         number, method = fields.get("id"), fields.get("method")
@@ -292,18 +337,32 @@ class Connection:
             if number is None:
                 self._host.on_notification(method, given)
             else:
-                self._send({"id": number, **self._answer(method, given)})
+                self._on_request(number, method, given)
         elif type(number) is int and number in self._open and self._open[number] is None:
             self._open[number] = fields
 
-    def _answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def print(self, line: bytes) -> None:
+        """Print a line as the server would to stderr, cut at its bound."""
+        os.write(2, line[:NOISE_BYTES_MAX] + b"\n")
+
+    def _on_request(self, number: object, method: str, params: Mapping[str, Any]) -> None:
+        result: Mapping[str, Any] | RpcError | None
         try:
-            return {"result": {} if method == "ping" else self._host.on_request(method, params)}
+            result = {} if method == "ping" else self._host.on_request(number, method, params)
         except RpcError as error:
-            return {"error": {"code": error.code or NO_METHOD, "message": str(error)}}
+            result = error
+        if result is not None:
+            self.answer(number, result)
 
 
-def _result(response: Mapping[str, Any]) -> Mapping[str, Any]:
+def _answered(result: Mapping[str, Any] | RpcError) -> Mapping[str, Any]:
+    if isinstance(result, RpcError):
+        return {"error": {"code": result.code or NO_METHOD, "message": str(result)}}
+    return {"result": result}
+
+
+def result_of_response(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the result that a response has. Raises `RpcError`."""
     if (error := response.get("error")) is not None:
         said = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
         raise RpcError(said.get("code"), said.get("message"))

@@ -2,13 +2,12 @@
 
 The content of such a file is the server's entry of the configuration, as `toolcelld.catalog.discovery.servers` writes it:
 
-    {"name": "git", "command": ["mcp-server-git"], "tools": ["git_*"]}
-    {"name": "memory", "command": [""], "tools": [], "npm": {"package": "@modelcontextprotocol/server-memory", "binary": "",
+    {"name": "git", "command": ["mcp-server-git"], "tools": ["git_*"], "calls": 32}
+    {"name": "memory", "command": [""], "tools": [], "calls": 32, "npm": {"package": "@modelcontextprotocol/server-memory", "binary": "",
      "program": 0, "engine": "/usr/bin/node", "place": "/…/packages/KEY"}}
 
-The server is started when the file is loaded, in the directory of the calls, and serves every call of the worker. One that
-has exited between two calls is started again. When it exits in a call, the worker exits as it did, so that the outcome of
-the call says how; nothing is called twice.
+The server is started when the file is loaded, in the directory of the calls, and serves every call of the worker, several at
+once: see `toolcelld.worker.serving`. When it exits in a call, the worker exits as it did, so that the outcomes say how.
 """
 
 from __future__ import annotations
@@ -26,22 +25,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
-from toolcell import Aborted, ToolContext, ToolError
+from toolcell import ToolContext
 from toolcell._arguments.parameters import Parameters
 from toolcell._authoring.discover import Export, Exports, Problem
 from toolcell._authoring.returns import Returns
 from toolcell._results.errors import InvalidArguments
 from toolcell._results.json_value import from_json
-from toolcell._servers.connection import Connection, RpcError, ServerBroken, ServerExited
-from toolcell._servers.result import result_of
+from toolcell._servers.connection import Connection, Host, RpcError, ServerBroken, ServerExited
 
 TOOLS_MAX: Final = 128  # the daemon takes no more of one file
 NAME_CHARACTERS_MAX: Final = 64
 HASH_CHARACTERS: Final = 8  # at the end of a name that was cut, so that two with one beginning stay apart
 DESCRIPTION_BYTES_MAX: Final = 8 * 1024  # as of a Python file
 TITLE_CHARACTERS_MAX: Final = 200
-CANCEL_SECONDS: Final = 1.0
-"""For a server to answer after a cancellation: half of the daemon's grace, which ends with the death of both."""
 BROKEN_STATUS: Final = 70
 """EX_SOFTWARE: of a worker whose server does what is no MCP."""
 HINTS: Final = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent"}
@@ -87,10 +83,10 @@ def read(content: bytes) -> Exports:
         if (npm := entry.get("npm")) is not None:
             program = npm["program"]
             command[program : program + 1] = [npm["engine"], _program_of(npm)]
-        served = _Served(command)
+        served = Served(command, entry["calls"])
         listed = served.start()
     except ServerExited as exited:
-        _exit_as(exited)
+        exit_as(exited)
     except (ServerBroken, RpcError) as error:
         raise ServerFileError(f"the server did not start: {error}") from None
     return _exports(str(entry["name"]), listed, entry["tools"], served)
@@ -117,71 +113,48 @@ def _program_of(npm: Mapping[str, str]) -> str:
     return os.path.join(place, package, path)
 
 
-class _Served:
-    """The server of this process, and the call that it has."""
+class Served:
+    """The server of this process, for who serves the calls of its tools.
 
-    def __init__(self, command: Sequence[str]) -> None:
+    Args:
+        command: Its program and the arguments.
+        calls: How many calls it is given at once.
+    """
+
+    def __init__(self, command: Sequence[str], calls: int) -> None:
+        self.calls = calls
+        self.names: dict[str, str] = {}  # the server's names of its tools, by ours
+        self.host: Host | None = None  # hears what the server says during calls
         self._directory = os.getcwd()
-        self._connection = Connection(command, self._directory, self)
-        self._context: ToolContext | None = None
+        self.connection = Connection(command, self._directory, self)
 
     def start(self) -> list[Mapping[str, Any]]:
         """Start it, and return its tools."""
-        self._connection.start()
-        atexit.register(self._connection.close)
-        return self._connection.tools()
-
-    def call(self, tool: str, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """Call a tool, and return its result. Raises `ToolError`."""
-        connection = self._connection
-        try:
-            if not connection.refresh():
-                context.log.warning("the MCP server had ended since its last call; it is started again")
-                connection.start()
-            self._context = context
-            called = {"name": tool, "arguments": arguments}
-            return result_of(connection.request("tools/call", called, with_progress=True))
-        except Aborted as aborted:
-            self._context = None
-            connection.cancel(str(aborted), CANCEL_SECONDS)
-            raise
-        except RpcError as error:
-            raise ToolError(f"{error} (code {error.code})") from None
-        except ServerExited as exited:
-            _exit_as(exited)
-        except ServerBroken as broken:
-            connection.kill()
-            print(broken, file=sys.stderr, flush=True)
-            os._exit(BROKEN_STATUS)
-        finally:
-            self._context = None
+        self.connection.start()
+        atexit.register(self.connection.close)
+        return self.connection.tools()
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
-        """Pass progress and records on to the call."""
-        context = self._context
-        if context is None:
-            return
-        if method == "notifications/progress":
-            context.progress(params.get("progress", 0), params.get("total"), str(params.get("message") or ""))
-        elif method == "notifications/message":
-            said = params.get("data")
-            context.log.info("%s", said if isinstance(said, str) else json.dumps(said))
+        """Pass it on."""
+        if self.host is not None:
+            self.host.on_notification(method, params)
 
-    def on_request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer a request of the server: with its directory, or by asking the host of the call."""
+    def on_request(self, number: object, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Answer a request of the server: with its directory, or by asking the host of a call."""
         if method == "roots/list":
             return {"roots": [{"uri": Path(self._directory).as_uri(), "name": self._directory}]}
-        context = self._context
-        if context is None or method not in ASKED:
+        if self.host is None or method not in ASKED:
             raise RpcError(0, f"{method[:NAME_CHARACTERS_MAX]} is not offered")
-        try:
-            asked = {"method": method, "params": params}
-            return cast("Mapping[str, Any]", context.wait(context.request("mcp.input", asked=asked))["asked"])
-        except ToolError as error:
-            raise RpcError(0, error) from None
+        return self.host.on_request(number, method, params)
 
 
-def _exit_as(exited: ServerExited) -> NoReturn:
+def exit_broken(broken: ServerBroken) -> NoReturn:
+    """End this process because its server does what is no MCP; the cell ends the server."""
+    print(broken, file=sys.stderr, flush=True)
+    os._exit(BROKEN_STATUS)
+
+
+def exit_as(exited: ServerExited) -> NoReturn:
     """End this process as the server has ended."""
     print(exited, file=sys.stderr, flush=True)
     if exited.status < 0:
@@ -216,7 +189,7 @@ class _AsSaid(Returns):
 
 
 def _exports(
-    server: str, listed: Sequence[Mapping[str, Any]], chosen: Sequence[str], served: _Served
+    server: str, listed: Sequence[Mapping[str, Any]], chosen: Sequence[str], served: Served
 ) -> Exports:
     names = [name for tool in listed if isinstance(name := tool.get("name"), str) and name]
     problems = [*_unmatched(chosen, names)]
@@ -234,8 +207,9 @@ def _exports(
             problems.append(Problem("", message, 0))
             break
         else:
-            tools[name] = _export(name, own, tool, served)
-    return Exports(tuple(tools.values()), tuple(problems))
+            tools[name] = _export(name, own, tool)
+            served.names[name] = own
+    return Exports(tuple(tools.values()), tuple(problems), served=served)
 
 
 def _is_chosen(name: str, chosen: Sequence[str]) -> bool:
@@ -249,7 +223,7 @@ def _unmatched(chosen: Sequence[str], names: Sequence[str]) -> Iterator[Problem]
             yield Problem("", f"tools has {pattern!r}, which the server does not offer; it has {shown}", 0)
 
 
-def _export(name: str, own: str, tool: Mapping[str, Any], served: _Served) -> Export:
+def _export(name: str, own: str, tool: Mapping[str, Any]) -> Export:
     schema = _schema(tool.get("inputSchema")) or {}
     parameters: dict[str, Any] = {"properties": {}, **schema, "type": "object"}
     said = tool.get("annotations")
@@ -262,10 +236,6 @@ def _export(name: str, own: str, tool: Mapping[str, Any], served: _Served) -> Ex
         options["title"] = " ".join(title.split())[:TITLE_CHARACTERS_MAX]
     description = tool.get("description")
     text = description if isinstance(description, str) and description else str(options.get("title", own))
-
-    def call(arguments: Any, context: ToolContext) -> object:
-        return served.call(own, arguments, context)
-
     return Export(
         name,
         _cut(text),
@@ -273,10 +243,14 @@ def _export(name: str, own: str, tool: Mapping[str, Any], served: _Served) -> Ex
         0,
         False,
         _AsSent(None, None, lambda: parameters),
-        call,
+        _not_called,
         False,
         _returns=_returns(_schema(tool.get("outputSchema"))),
     )
+
+
+def _not_called(arguments: Any, context: ToolContext) -> object:
+    raise NotImplementedError("a server's tools are called together, by `toolcelld.worker.serving`")
 
 
 def _returns(schema: dict[str, Any] | None) -> Returns | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 REPR_CHARACTERS_MAX = 200
 """Of a long text in a repr; of any other value four times as much."""
 
-Stopped: TypeAlias = Literal["settled", "killed", "best_effort"]
+Stopped: TypeAlias = Literal["settled", "killed", "best_effort", "unconfirmed"]
 
 
 class Kind(StrEnum):
@@ -248,7 +248,8 @@ class Outcome(_FactsLater):
     ran: bool = False
     """Whether the tool began to run; False means that nothing happened."""
     stopped: Stopped | None = None
-    """How a stopped call ended: "settled" by itself, or "killed"; "best_effort" if it is not proven that all processes ended."""
+    """How a stopped call ended: "settled" by itself, or "killed"; "best_effort" if it is not proven that all processes ended,
+    "unconfirmed" if an MCP server was told to cancel it, and runs."""
     facts: Facts = Facts()
     """The measurements."""
     side_effects_possible: bool = False

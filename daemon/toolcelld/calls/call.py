@@ -23,6 +23,7 @@ from toolcelld.calls.outcomes.history import SHOWN_BYTES_MAX, CallSummary
 from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.calls.permission import Permission
 from toolcelld.calls.run import Run
+from toolcelld.calls.shared_run import SharedRun
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
 from toolcelld.lifecycle import CALL, CallEvent, CallState, Machine
 from toolcelld.policy.interpreters import own_python
@@ -203,7 +204,7 @@ class Call(Machine[CallState, CallEvent]):
                 self.run_clock()
             concurrency = plan.settings.concurrency
             if concurrency is None and (worker := pool.lease_now(plan.row, places)) is not None:
-                self.run = Run(self, plan, worker)
+                self.run = (SharedRun if worker.several else Run)(self, plan, worker)
                 self.run.begin()
                 return
             self.fire(CallEvent.QUEUED)
@@ -259,7 +260,7 @@ class Call(Machine[CallState, CallEvent]):
                 self.end(CallEvent.REFUSED, self._not_started(failure))
             else:
                 assert self.plan is not None
-                self.run = Run(self, self.plan, worker)
+                self.run = (SharedRun if worker.several else Run)(self, self.plan, worker)
                 self.run.begin()
 
     def _not_started(self, failure: Refusal | StartFailed) -> Outcome | Refusal:

@@ -6,6 +6,8 @@ of every busy cell (see `usage`); the next one waits ten times as long as the la
 polling never takes more than a tenth of the daemon. Work is processor time: on a busy machine a poll is
 suspended most of the time, and the processes that it reads may not be.
 
+A worker with several calls is measured once for all of them. Its processor time is nobody's alone, so no call is held to it.
+
 A poll never waits for a tool: exact memory, which a tool can delay, is read in a thread (see `usage`).
 
 A call over a limit of memory or processes is stopped without a grace, in which it would grow further.
@@ -58,7 +60,7 @@ class _Monitored:
 
 def runs_in(workers: Iterable[Worker]) -> list[Run]:
     """Return the runs of the calls that these workers have."""
-    return [worker.listener for worker in workers if isinstance(worker.listener, Run)]
+    return [run for worker in workers for run in worker.listeners if isinstance(run, Run)]
 
 
 class LimitMonitor:
@@ -116,9 +118,14 @@ class LimitMonitor:
         now = time.time()
         running = [run for run in runs if run.has_worker]
         self._watched = {run: self._watched[run] for run in running if run in self._watched}
+        shared: dict[Worker, list[Run]] = {}
         for run in running:
-            if now - run.begun_at >= YOUNG_SECONDS:
+            if run.worker.several:
+                shared.setdefault(run.worker, []).append(run)
+            elif now - run.begun_at >= YOUNG_SECONDS:
                 self._look_at(run)
+        for together in shared.values():
+            self._look_at_shared(together)
         self._loading = {worker for worker in self._loading if worker.state is WorkerState.STARTING}
         for worker in list(self._loading):
             self._look_at_loading(worker)
@@ -140,6 +147,36 @@ class LimitMonitor:
         if cell.ended.done():
             return
         _measure(cell, limits, partial(self._judge, run))
+        self._look_at_disk(run)
+
+    def _look_at_shared(self, runs: list[Run]) -> None:
+        """Look at a worker by the lowest limits of its calls, and at its disk by the oldest of them."""
+        cell, each = runs[0].worker.cell, [run.plan.limits for run in runs]
+        if cell.ended.done():
+            return
+        lowest = Limits(
+            memory_bytes=min(
+                (own.memory_bytes for own in each if own.memory_bytes is not None), default=None
+            ),
+            processes=min((own.processes for own in each if own.processes is not None), default=None),
+        )
+        _measure(cell, lowest, partial(self._judge_shared, runs))
+        self._watched.setdefault(runs[0], _Monitored(runs[0], 0.0))
+        self._look_at_disk(runs[0])
+
+    def _judge_shared(self, runs: list[Run], limits: Limits, usage: CellUsage) -> None:
+        for run in runs:
+            if not run.has_worker:
+                continue
+            own = run.plan.limits
+            memory = own.memory_bytes if limits.memory_bytes is not None else None  # else it is being read
+            held = Limits(memory_bytes=memory, processes=own.processes)
+            if crossed := crossing(held, usage, 0.0, time.time() - run.begun_at):
+                _halt(run.worker.cell, crossed, usage)
+                self._stop(run, crossed)
+
+    def _look_at_disk(self, run: Run) -> None:
+        limits = run.plan.limits
         if limits.disk_bytes is not None and run.has_worker and run.worker.tmpdir:
             watch = self._watched[run]
             if watch.looks % DISK_LOOKS == 0 and (watch.walk is None or watch.walk.done()):
@@ -171,7 +208,7 @@ class LimitMonitor:
             self._stop(run, Stop(Kind.LIMIT_EXCEEDED, "disk", passed("disk", used, limit, after)))
 
     def _stop(self, run: Run, stop: Stop) -> None:
-        if stop.cause in AT_ONCE:
+        if stop.cause in AT_ONCE or run.worker.several:
             run.end_cell(stop)  # first, so that the tool is not asked
         run.call.stop(stop)
 

@@ -55,6 +55,7 @@ from toolcelld.protocol.messages import AnswerMessage, ReplyMessage, ResultMessa
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
     from toolcelld.calls.request import Plan
+    from toolcelld.network.egress import Egress
 
 IN_WORKER: Final = frozenset({CallState.RUNNING, CallState.ASKING, CallState.ABORTING})
 """The states in which the worker has not reported."""
@@ -89,6 +90,7 @@ class Run:
     leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
     refused: tuple[Refused, ...] = ()  # hosts
     attempts: tuple[Attempt, ...] = ()  # at hosts that are granted
+    ended_for = ""  # why its cell was ended though it had not been stopped
     moved_aside: tuple[Moved, ...] = ()  # protected places that have appeared
     idle: IdleTimer | None = None
     questions: Questions | None = None  # made for the first one
@@ -316,8 +318,7 @@ class Run:
         self.reported = time.monotonic()
         try:
             if worker.egress is not None:
-                self._note_refused(worker.egress.refusals)
-                self.attempts = worker.egress.attempts.take()
+                self._take_network(worker.egress)
             if (
                 state is CallState.RUNNING
                 and self.questions is None
@@ -369,6 +370,11 @@ class Run:
                 CallEvent.JUDGED, *await hooks.after(self.call, self.plan, self._arguments, outcome, body)
             )
 
+    def _take_network(self, egress: Egress) -> None:
+        """Take what the tool has asked for and was refused, and what it tried."""
+        self._note_refused(egress.refusals)
+        self.attempts = egress.attempts.take()
+
     def _note_refused(self, refusals: Refusals) -> None:
         """Note the hosts that the tool asked for and may not reach; they were logged when it asked."""
         self.refused, count = refusals.take()
@@ -403,7 +409,7 @@ class Run:
         elif stop is None:
             reusable = clean and (gone or not self.plan.spec.fresh)
             self._give_back(WorkerEvent.DONE if reusable else WorkerEvent.SPENT)
-        elif clean and self.plan.spec.serial and not self.plan.spec.is_server:
+        elif clean and self.plan.spec.serial:
             self._give_back(WorkerEvent.SETTLED)
         else:
             worker.cell.end()
@@ -466,6 +472,8 @@ class Run:
                     attempts=self.attempts,
                     question_seconds=self.questions.seconds_max or 0.0 if self.questions is not None else 0.0,
                     server=plan.spec.file.source if plan.spec.is_server else "",
+                    on_abort=plan.spec.file.on_abort,
+                    ended_for=self.ended_for,
                 )
             )
         used = report or death  # the usage that was reported: by the worker, else by its keeper
@@ -510,12 +518,7 @@ class Run:
 
     def drop(self) -> None:
         """Discard the run because of a bug: kill its cell and drop its output."""
-        if self._collector is not None:
-            self._collector.discard()
-        if self._grace is not None:
-            self._grace.end()
-        if self.questions is not None:
-            self.questions.close(OVER)
+        self._discard()
         if not self.has_worker:
             return
         if self.call.state is not CallState.ASKING:
@@ -523,6 +526,14 @@ class Run:
         if self.worker.state is not WorkerState.DEAD:
             self.worker.listener = None
             self.worker.cell.end()
+
+    def _discard(self) -> None:
+        if self._collector is not None:
+            self._collector.discard()
+        if self._grace is not None:
+            self._grace.end()
+        if self.questions is not None:
+            self.questions.close(OVER)
 
     def free(self) -> None:
         """Let go of what holds this run, so that an ended call needs no garbage collection. Nothing is used after it."""

@@ -266,6 +266,11 @@ class Cell:
             self._fail_counts()
         return answer
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the daemon has begun to end it."""
+        return self._end_task is not None
+
     def end(self) -> None:
         """Begin to end the cell, and return at once. `ended` is done when it is empty. Safe to call twice."""
         if self._end_task is None and not self.ended.done():

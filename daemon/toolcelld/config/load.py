@@ -88,6 +88,8 @@ OF_DIRECTORIES = ("directory", "files", "python", "programs", "runtime")
 OF_SERVERS = frozenset(
     {
         "share",
+        "concurrency",
+        "on_abort",
         "tools",
         "read_only",
         "idle",

@@ -147,6 +147,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "pinned": "whether no source that is not pinned hides its tools",
         "mcp": "the command of an [MCP server](mcp-servers.md), in place of a directory; the keys below are for one",
         "share": "who has one process of it in common: the sessions of a project, all, or nobody",
+        "concurrency": "calls that one process of it takes at once; more wait in order",
+        "on_abort": 'what becomes of [its process when a call is stopped](mcp-servers.md#stopping-a-call): `"replace"` or `"keep"`',
         "tools": "names and patterns of its tools that are offered; by default all",
         "read_only": "whether it may write nothing in the project",
         "idle": "after this time without a call it is ended; by default `[daemon] worker_idle`",

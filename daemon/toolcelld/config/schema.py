@@ -19,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictInt,
     model_validator,
 )
 
@@ -45,6 +46,7 @@ __all__ = [
     "ListenSection",
     "MaxSection",
     "MetricsSection",
+    "OnAbort",
     "ProfileSection",
     "RecordsSection",
     "SecretSection",
@@ -61,6 +63,7 @@ Isolation = Literal["worker", "session", "call"]
 Keep = Literal["head", "tail", "middle"]
 Trust = Literal["confined", "ask", "all"]
 Share = Literal["project", "user", "session"]
+OnAbort = Literal["replace", "keep"]
 PackName = Literal["builtin", "squad"]
 PACKS: tuple[PackName, ...] = get_args(PackName)
 """The packs of tools that ship with Toolcell; each is a source of that name."""
@@ -453,6 +456,8 @@ class SourceSection(Section):
     # An MCP server that is spoken to on stdio, in place of a directory; the keys below are of one alone.
     mcp: Annotated[tuple[str, ...], BeforeValidator(_mcp_command)] = ()
     share: Share = "project"  # the sessions that have one process in common
+    concurrency: Annotated[StrictInt, Field(ge=1, le=256)] = 32  # calls that one process takes at once
+    on_abort: OnAbort = "replace"  # what becomes of the process in which a call was stopped
     tools: Annotated[
         tuple[str, ...], BeforeValidator(strings("names of tools")), Field(max_length=RULES_MAX)
     ] = ()

@@ -9,7 +9,9 @@ from toolcelld.catalog.discovery.sources import project_directory
 from toolcelld.environments.builder import Environments
 from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import manifest_above, manifest_of_packages
+from toolcelld.event_log import LogLine
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.pool.shared_worker import SharedWorker
 from toolcelld.pool.worker import Worker
 
 TEXT_CHARACTERS_MAX = 500
@@ -23,6 +25,7 @@ class CellPackages:
         kept: Hears of each use.
         directory: That of the packages of tools in TypeScript and JavaScript.
         tell: Called with a tool file and what is done for it now; with an empty text when that has ended.
+        log: Takes what a server prints outside of a call.
     """
 
     def __init__(
@@ -32,11 +35,13 @@ class CellPackages:
         *,
         directory: str,
         tell: Callable[[str, str], None],
+        log: Callable[[LogLine], None],
     ) -> None:
         self._environments = environments
         self._kept = kept
         self._directory = directory
         self._tell = tell
+        self._log = log
         self.preparing: dict[str, str] = {}
         """The mutable state: by tool file, what is done for its environment now."""
 
@@ -50,6 +55,8 @@ class CellPackages:
             for place in self.places(spec):
                 asks = spec.file.path if spec.is_server else manifest_above(spec.file.directory, "/")
                 self._kept.used(place, asks)
+        if spec.is_server:
+            return SharedWorker(name, spec, on_change, self.prepare, self._log)
         return Worker(name, spec, on_change, self.prepare)
 
     async def prepare(self, spec: CellSpec) -> CellSpec:

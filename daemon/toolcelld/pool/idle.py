@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterator
 
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.idle_watch import IdleWatch
+from toolcelld.pool.shared_worker import SharedWorker
 from toolcelld.pool.worker import Worker
 
 
 class IdleRow:
-    """The idle workers of equal cells, the one that was used last at the end."""
+    """The idle workers of equal cells, the one that was used last at the end, and the one that takes several calls."""
 
-    __slots__ = ("__weakref__", "spec", "workers")
+    __slots__ = ("__weakref__", "shared", "spec", "workers")
 
     def __init__(self, spec: CellSpec) -> None:
         self.spec = spec
         self.workers: list[Worker] = []
+        self.shared: SharedWorker | None = None  # the newest one, idle or not
 
 
 class IdleWorkers:

@@ -38,6 +38,7 @@ from toolcelld.pool.idle import IdleRow, IdleWorkers
 from toolcelld.pool.lease import Lane, Lease
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
+from toolcelld.pool.shared_worker import SharedWorker
 from toolcelld.pool.startup import StartFailed, bug
 from toolcelld.pool.worker import Worker
 
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 WAITING_MAX: Final = 4000
 """Calls with a place in their session that wait for a worker, all sessions together: 500 sessions that use every place.
 Each is some kilobytes beside its arguments, which are bounded on their own."""
+LEAVING_MAX: Final = 3
+"""Processes of one MCP server that get no call and have some; with so many, new calls wait for the end of one."""
 CALLS_PER_WORKER_MAX: Final = 10_000
 """After so many calls a worker is worn out: what leaks in a tool goes with it."""
 
@@ -80,6 +83,7 @@ class Pool:
         self._running: dict[Worker, str] = {}  # those whose tools have a bound on concurrency, and the tool
         self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
         self._workers: dict[str, Worker] = {}
+        self._shared: set[SharedWorker] = set()  # the living ones
         self._rows: WeakValueDictionary[CellSpec, IdleRow] = WeakValueDictionary()  # of plans and workers
         # Until it is known how the start has ended, so longer than they live
         self._starting: set[Worker] = set()
@@ -159,7 +163,10 @@ class Pool:
             self._leave_queue(lease)
             granted.cancel()
         elif not granted.cancelled() and granted.exception() is None:
-            self.give_back(granted.result(), WorkerEvent.DONE, lease.places)
+            worker = granted.result()
+            if isinstance(worker, SharedWorker):
+                self.unbind(worker, lease.tool)
+            self.give_back(worker, WorkerEvent.DONE, lease.places)
 
     def hold(self, lease: Lease) -> None:
         """Stop the time that a lease may wait in the queue, while an environment is built for it."""
@@ -229,7 +236,10 @@ class Pool:
         ):
             event = WorkerEvent.SPENT
         if worker.state is not WorkerState.DEAD:
-            if worker.fire(event) is WorkerState.STOPPING:
+            if worker.others:
+                worker.others -= 1
+                worker.fire(WorkerEvent.LEFT)
+            elif worker.fire(event) is WorkerState.STOPPING:
                 self._let_exit(worker)
             else:
                 self._idle.add(worker)
@@ -237,6 +247,11 @@ class Pool:
                     self.retire(worker)
         if self._waiting.count:
             self._settle()
+
+    def unbind(self, worker: SharedWorker, tool: str) -> None:
+        """Note that a call of a tool has left a worker that takes several."""
+        if worker.bounded[tool]:
+            worker.bounded[tool] -= 1
 
     def give_place(self, places: Places) -> None:
         """Give back the place of a call whose worker is gone, or whose question is open."""
@@ -266,6 +281,13 @@ class Pool:
         self._idle.keep(seconds)
 
     # Retiring
+
+    def replace(self, worker: SharedWorker) -> None:
+        """Give a worker with calls no further one; its cell is ended when it is drained, and another serves new calls."""
+        worker.replaced = True
+        worker.fire(WorkerEvent.RETIRE)
+        if self._waiting.count:
+            self._settle()
 
     def retire(self, worker: Worker) -> bool:
         """Retire a worker: an idle or starting one now, a busy one after its call. Returns whether it goes now."""
@@ -323,12 +345,10 @@ class Pool:
     def _missing(self) -> Iterator[tuple[Lease, Worker]]:
         """Serve who can be served; for every other call without a worker on its way: a new one, while there is room."""
         leaving = sum(worker.state is WorkerState.STOPPING for worker in self._workers.values())
-        if not (leaving or self._idle or len(self._workers) < self.workers_max):
+        if not (leaving or self._idle or self._shared or len(self._workers) < self.workers_max):
             return
         coming = Counter(worker.row for worker in self._starting if worker.state is not WorkerState.STOPPING)
-        running = Counter(
-            self._running.values()
-        )  # of tools with a bound, and what is promised to earlier calls
+        running = self._running_by_tool()  # and what is promised to earlier calls
         # The lanes by their next call, each with how many of its calls are passed: they have something on its way.
         turns = [(offers[0], lane, 0) for lane, offers in self._waiting.lanes.items()]
         heapq.heapify(turns)
@@ -338,13 +358,12 @@ class Pool:
             if lane.bounded and running[lane.bounded] >= (lease.concurrency or 0):
                 continue
             running[lane.bounded] += 1
-            if (idle := self._idle.take(row)) is not None:
-                idle.fire(WorkerEvent.LEASE)
-                self._grant(lease, idle)
+            if (worker := self._ready(row)) is not None:
+                self._grant(lease, worker)
                 passed -= 1
             elif coming[row]:
                 coming[row] -= 1
-            elif spec.serial and any(worker.row is row for worker in self._workers.values()):
+            elif spec.serial and not self._may_start(row):
                 continue  # its one worker is busy, or is going
             elif (wait := self.quarantine.wait_seconds(file)) > 0:
                 self._settle_after(wait, file)
@@ -353,6 +372,9 @@ class Pool:
                 worker = self._make_worker(f"w-{next(self._ids)}", spec, self._changed)
                 worker.row = row
                 self._workers[worker.id] = worker
+                if isinstance(worker, SharedWorker):
+                    self._shared.add(worker)
+                    row.shared = worker
                 self._starting.add(worker)
                 self._emptied.clear()
                 yield lease, worker
@@ -366,19 +388,44 @@ class Pool:
             if passed + 1 < len(offers):
                 heapq.heappush(turns, (offers[passed + 1], lane, passed + 1))
 
+    def _ready(self, row: IdleRow) -> Worker | None:
+        """Lease an idle worker of a row, or a place in the one that has other calls; None where there is neither."""
+        if (idle := self._idle.take(row)) is not None:
+            idle.fire(WorkerEvent.LEASE)
+            return idle
+        if (shared := row.shared) is not None and shared.has_place:
+            shared.fire(WorkerEvent.JOIN)
+            shared.others += 1
+            return shared
+        return None
+
+    def _running_by_tool(self) -> Counter[str]:
+        """Count the calls of tools with a bound on concurrency."""
+        return sum((worker.bounded for worker in self._shared), Counter(self._running.values()))
+
+    def _may_start(self, row: IdleRow) -> bool:
+        """Whether a worker of a row that has one at most may be started: those that are there get no call any more."""
+        there = [worker for worker in self._workers.values() if worker.row is row]
+        return len(there) <= LEAVING_MAX and all(
+            isinstance(worker, SharedWorker) and worker.is_leaving for worker in there
+        )
+
     def _grant(self, lease: Lease, worker: Worker) -> None:
         self._waiting.serve(lease.places, lease)
         if lease.deadline is not None:
             lease.deadline.cancel()
         if lease.concurrency is not None:
-            self._running[worker] = lease.tool
+            if isinstance(worker, SharedWorker):
+                worker.bounded[lease.tool] += 1
+            else:
+                self._running[worker] = lease.tool
         lease.granted.set_result(worker)
 
     def _is_full(self, lease: Lease) -> bool:
         """Whether its tool runs as often as it may."""
         if lease.concurrency is None:
             return False
-        return sum(tool == lease.tool for tool in self._running.values()) >= lease.concurrency
+        return self._running_by_tool()[lease.tool] >= lease.concurrency
 
     def _settle_after(self, seconds: float, file: ToolFile) -> None:
         if file.digest not in self._wakings:
@@ -444,6 +491,10 @@ class Pool:
         if worker.state is WorkerState.DEAD and self._workers.pop(worker.id, None) is not None:
             self._idle.discard(worker)
             self._running.pop(worker, None)
+            if isinstance(worker, SharedWorker):
+                self._shared.discard(worker)
+                if worker.row is not None and worker.row.shared is worker:
+                    worker.row.shared = None
             if worker.crash_cause:
                 self._crashed_by_its_tool(worker)
             if not self._workers:

@@ -75,6 +75,7 @@ class Startup:
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.printed = b""
         self.forks = False  # whether it is a template
+        self.calls = 1  # that it takes at once
         self.stuck = False  # whether loading was aborted and did not stop
         self._guarded = False  # whether the worker is going to say that it has a guard
         self._frames = 0
@@ -184,6 +185,7 @@ class Startup:
             return
         self.layers = message.layers
         self.forks = bool(message.forks)
+        self.calls = message.calls or 1
         self._body += payload
         self._remaining = size - len(payload)
         self._finish_if_complete(cell)

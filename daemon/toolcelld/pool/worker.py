@@ -104,6 +104,10 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     announced = frozenset({WorkerState.STOPPING, WorkerState.DEAD})
     cell: Cell
     """Its cell; only for a worker that has been started."""
+    several = False
+    """Whether it may take several calls at once; of the class."""
+    others = 0
+    """The calls that have a place in it besides the one that made it BUSY; only the pool changes this."""
 
     def __init__(
         self,
@@ -155,6 +159,11 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         """Its keeper's pid; 0 while it starts."""
         return self._cell.processes.keeper_pid if self._cell is not None else 0
 
+    @property
+    def listeners(self) -> tuple[CallListener, ...]:
+        """Those of the calls that it has, the oldest first."""
+        return () if self.listener is None else (self.listener,)
+
     def on_state(self) -> None:
         self._on_change(self)
 
@@ -194,11 +203,15 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             raise
         finally:
             self.layers, self.printed = startup.layers, startup.printed
+            self._take(startup)
             self._startup = None
         if self.state is WorkerState.STARTING:
             self.fire(WorkerEvent.HELLO)
             self._on_change(self)
         return self.description
+
+    def _take(self, startup: Startup) -> None:
+        """Take what a worker of another kind has reported of itself."""
 
     async def _take_cell(self, prefork: PreforkedCells) -> tuple[CellSpec, Mapping[str, str]]:
         """Take a cell; return its specification, with the environment that was built for it, and its secrets."""
@@ -456,7 +469,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             and self._startup is not None
             and (self._broke_protocol or not self._startup.over)
         )
-        calling = self.state in (WorkerState.BUSY, WorkerState.LAST) and self.listener is not None
+        calling = self.state in (WorkerState.BUSY, WorkerState.LAST) and bool(self.listeners)
         if not (loading or calling):
             return ""
         if cell_exit.out_of_memory:  # the kernel kills the keeper too, so the worker's status is unknown

@@ -49,6 +49,8 @@ THREADS_MAX: Final = 1_000_000
 FIGURE_MAX: Final = 10**15
 """A petabyte, or thirty million years."""
 LAYERS_MAX: Final = 32
+CALLS_MAX: Final = 256
+"""Calls that one worker can take at once; a pipe and two sockets serve all of them."""
 CHANGED_MAX: Final = 32
 """Kinds of state of a process; a test compares it with the worker's."""
 IMPORTED_MAX: Final = 50
@@ -229,6 +231,9 @@ class LoadedMessage:
     type: Literal["loaded"] = "loaded"
     layers: Annotated[tuple[Word, ...], Field(max_length=LAYERS_MAX)] = ()
     forks: Flag | None = None
+    calls: Annotated[int, Strict(), Field(ge=1, le=CALLS_MAX)] | None = (
+        None  # that it takes at once; one by default
+    )
     size: Size | None = None
 
 

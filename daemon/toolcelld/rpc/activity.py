@@ -385,5 +385,5 @@ def _printed(call: Call) -> int:
 
 
 def _tool_of(worker: Worker) -> str:
-    run = worker.listener
-    return run.call.request.tool if isinstance(run, Run) else worker.spec.file.stem
+    tools = [run.call.request.tool for run in worker.listeners if isinstance(run, Run)]
+    return tools[0] if len(tools) == 1 else worker.spec.file.stem

@@ -49,6 +49,14 @@ class Abortable:
         """Handle the signal of an abort in this process."""
         signal.signal(ABORT_SIGNAL, self._on_signal)
 
+    def ignore_signals(self) -> None:
+        """Interrupt nothing from now on: aborts are read by `received`."""
+        signal.signal(ABORT_SIGNAL, self._on_ignored)
+
+    def fileno(self) -> int:
+        """The descriptor of the channel of aborts."""
+        return self._channel.fileno()
+
     def close(self) -> None:
         self._channel.close()
 
@@ -95,7 +103,8 @@ class Abortable:
                 self._pending = False
                 self._deliver()
 
-    def _on_signal(self, *_: object) -> None:
+    def received(self) -> Generator[tuple[int, str]]:
+        """Yield the aborts that have come: the number of each call, and the reason."""
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while received := self._channel.recv(4096):
                 self._received += received
@@ -105,9 +114,16 @@ class Abortable:
             if len(self._received) < end:
                 break
             reason, self._received = self._received[HEAD.size : end], self._received[end:]
+            yield number, reason.decode(errors="replace")
+
+    def _on_signal(self, *_: object) -> None:
+        for number, reason in self.received():
             if number > self._highest_aborted:
-                self._highest_aborted, self.reason = number, reason.decode(errors="replace")
+                self._highest_aborted, self.reason = number, reason
         self._deliver_pending()
+
+    def _on_ignored(self, *_: object) -> None:
+        """Nothing: ignoring the signal itself would be inherited by what the process starts."""
 
     def _deliver_pending(self) -> None:
         """Deliver the abort of the running call, if there is one."""

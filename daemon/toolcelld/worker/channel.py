@@ -65,6 +65,15 @@ class DaemonChannel:
         self._socket.close()
         os.close(self._pipe)
 
+    def fileno(self) -> int:
+        """The descriptor to wait for messages at; some may have been read already: see `has_frames`."""
+        return self._socket.fileno()
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether there are frames that were read and not received."""
+        return bool(self._frames)
+
     def receive(self) -> Frame | None:
         """Wait for the next message, with its chunks joined; None when the daemon has closed the channel.
 

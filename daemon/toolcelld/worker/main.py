@@ -28,7 +28,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
-from toolcell._authoring.discover import Export, Exports
+from toolcell._authoring.discover import Export, Exports, Served
 from toolcell._context.logs import LogHandler
 from toolcell._results.errors import MISFIT, InvalidArguments
 from toolcell._results.exception_text import describe_exception
@@ -145,6 +145,7 @@ class _Worker:
         self._modules = 0  # how many were imported at the last report
         self._forked = False  # whether this is the process of one call
         self._state: ProcessState | None = None  # that every call begins with
+        self._served: Served | None = None  # what takes the calls of tools that are not functions
 
     def run(self) -> int:
         """Run until the worker is to exit, and return its exit status."""
@@ -164,6 +165,8 @@ class _Worker:
                     self._become(frame.payload)
                 case LoadMessage():
                     self._load(message, frame.payload)
+                    if self._served is not None:
+                        return self._serve(self._served)
                 case RetireMessage():
                     return 0
                 case AnswerMessage() | ReplyMessage() | ChunkMessage():
@@ -269,7 +272,9 @@ class _Worker:
         forks = isinstance(traces, ImportTraces) and not traces.unfit()
         if not forks:  # the process of one call ends with it
             self._state = ProcessState()
-        self.daemon_channel.send(LoadedMessage(layers=layers, forks=forks or None), answer)
+        self._served = exported.served
+        calls = exported.served.calls if exported.served is not None else None
+        self.daemon_channel.send(LoadedMessage(layers=layers, forks=forks or None, calls=calls), answer)
         if forks:
             self._become_template(leftovers)
 
@@ -319,6 +324,11 @@ class _Worker:
                 self.daemon_channel.send(ImportedMessage(files=files))
 
     # Calling
+
+    def _serve(self, served: Served) -> int:
+        from toolcelld.worker.serving import Serving  # most workers have no server
+
+        return Serving(served, self._tools, self.daemon_channel, self.abortable, self._title).run()
 
     def _call(self, message: CallMessage, payload: bytes) -> bool:
         """Run a call; return whether this process can have another one."""

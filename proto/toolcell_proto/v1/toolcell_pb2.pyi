@@ -105,6 +105,8 @@ class _StoppedEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Stopped.Value
     """The cell was killed, and confirmed to be empty."""
     STOPPED_BEST_EFFORT: _Stopped.ValueType  # 3
     """The cell was killed, but this host cannot prove that no process is left."""
+    STOPPED_UNCONFIRMED: _Stopped.ValueType  # 4
+    """An MCP server was told to cancel the call, and runs: for its other calls, or because `on_abort` is "keep"."""
 
 class Stopped(_Stopped, metaclass=_StoppedEnumTypeWrapper):
     """How it is known that a stopped call has no process left."""
@@ -117,6 +119,8 @@ STOPPED_KILLED: Stopped.ValueType  # 2
 """The cell was killed, and confirmed to be empty."""
 STOPPED_BEST_EFFORT: Stopped.ValueType  # 3
 """The cell was killed, but this host cannot prove that no process is left."""
+STOPPED_UNCONFIRMED: Stopped.ValueType  # 4
+"""An MCP server was told to cancel the call, and runs: for its other calls, or because `on_abort` is "keep"."""
 Global___Stopped: _TypeAlias = Stopped  # noqa: Y015
 
 class _RefusalReason:

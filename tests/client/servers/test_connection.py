@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Generator, Mapping
@@ -32,14 +33,18 @@ class Recorder:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, object]] = []
+        self.number: object = None  # of a request that is answered later
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         self.told.append((method, dict(params)))
 
-    def on_request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def on_request(self, number: object, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         self.told.append((method, dict(params)))
         if method == "roots/list":
             return {"roots": []}
+        if method == "later":
+            self.number = number
+            return None
         raise RpcError(0, "not offered")
 
 
@@ -182,26 +187,55 @@ while True:
         assert len(one.tools()) == connection.PAGES_MAX
 
 
-def test_a_server_that_answers_pings_is_told_of_the_cancellation() -> None:
+def until_taken(one: Connection, number: int) -> Mapping[str, Any]:
+    while (response := one.take(number)) is None:
+        one.exchange(
+            readable=bool(select.select([one.reading], [], [], 0.01)[0]), writable=bool(one.waiting_bytes)
+        )
+    return response
+
+
+def test_a_request_is_cancelled_alone_and_followed_by_a_ping() -> None:
     lines = """
-first = hear(); told = hear()
+first, second, told, ping = hear(), hear(), hear(), hear()
+say(id=ping["id"], result={})
+say(id=second["id"], result={"first": first["id"], "told": told, "ping": ping["method"]})
+say(id=first["id"], result={})
 say(id=hear()["id"], result={})
-say(id=hear()["id"], result={"first": first["id"], "told": told})
 hear()
 """
     with served(lines) as one:
-        one._begin("a", {})  # pyright: ignore[reportPrivateUsage]  as `request`, which waits
-        assert one.cancel("enough", 30)
-        said = one.request("b", {})
-    assert said["told"]["method"] == "notifications/cancelled"
-    assert said["told"]["params"] == {"requestId": said["first"], "reason": "enough"}
+        first, second = one.begin("a", {}), one.begin("b", {})
+        ping = one.cancel(first, "enough")
+        assert until_taken(one, ping)["result"] == {}
+        said = until_taken(one, second)["result"]
+        assert said["told"]["method"] == "notifications/cancelled"
+        assert said["told"]["params"] == {"requestId": said["first"], "reason": "enough"}
+        assert (said["first"], said["ping"]) == (first, "ping")
+        one.forget(first)
+        assert one.request("c", {}) == {}
+        assert one.take(first) is None
 
 
-@pytest.mark.parametrize("lines", ["time.sleep(60)", "hear(); sys.exit(1)", "os.close(0); time.sleep(60)"])
-def test_a_server_that_answers_no_ping_is_not_waited_for(lines: str) -> None:
-    with served(lines) as one:
-        one._begin("a", {})  # pyright: ignore[reportPrivateUsage]  as `request`, which waits
-        assert not one.cancel("enough", 0.2)
+def test_a_request_of_the_server_can_be_answered_later() -> None:
+    lines = """
+asked = hear()
+say(id="mine", method="later")
+said = [hear(), hear()]
+say(id=asked["id"], result={"said": said})
+hear()
+"""
+    host = Recorder()
+    with served(lines, host) as one:
+        first = one.begin("a", {})
+        one.begin("b", {})
+        while host.number is None:
+            one.exchange(
+                readable=bool(select.select([one.reading], [], [], 0.01)[0]), writable=bool(one.waiting_bytes)
+            )
+        one.answer(host.number, {"it": 5})
+        _, answered = until_taken(one, first)["result"]["said"]
+    assert (answered["id"], answered["result"]) == ("mine", {"it": 5})
 
 
 def test_a_program_that_is_not_there_says_so() -> None:

@@ -25,6 +25,9 @@ SCHEMA = {"type": "object"}
 class Silent:
     """A server that is never called."""
 
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+
 
 def exports(*listed: dict[str, Any], chosen: tuple[str, ...] = ()) -> Exports:
     return load._exports("s", listed, chosen, Silent())  # type: ignore[arg-type]  # pyright: ignore[reportPrivateUsage, reportArgumentType]  what it says, without a process
@@ -163,7 +166,7 @@ def test_the_program_of_a_package_is_the_one_that_npx_takes(
 
 
 def test_an_entry_whose_server_does_not_start_says_why() -> None:
-    entry = {"name": "s", "command": ["/no/such/program"], "tools": []}
+    entry = {"name": "s", "command": ["/no/such/program"], "tools": [], "calls": 1}
     with pytest.raises(
         load.ServerFileError, match="the server did not start: /no/such/program cannot be started"
     ):

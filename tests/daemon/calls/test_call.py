@@ -146,6 +146,7 @@ class BrokenWorker:
     call_id = ""
     calls = 0
     listener = None
+    several = False
     spec = CellSpec(FILE, "/", (), CellLimits(), OPEN)
     channel = SimpleNamespace(redactor=None)
 

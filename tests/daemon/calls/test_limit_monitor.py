@@ -95,8 +95,8 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
 
 def test_a_poll_looks_at_what_workers_have_and_at_no_call_that_waits() -> None:
     run = object.__new__(Run)
-    listeners = (None, run, SimpleNamespace(run="a hook's"))
-    workers = [SimpleNamespace(listener=listener) for listener in listeners]
+    listeners = ((), (run,), (SimpleNamespace(run="a hook's"),))
+    workers = [SimpleNamespace(listeners=each) for each in listeners]
     assert runs_in(cast("list[Worker]", workers)) == [run]
 
 
@@ -144,7 +144,7 @@ class Bomb:
         cell = SimpleNamespace(ended=self._loop.create_future(), processes=self.processes)
         self.run: Any = OneRun(
             has_worker=True,
-            worker=SimpleNamespace(cell=cell, tmpdir=""),
+            worker=SimpleNamespace(cell=cell, tmpdir="", several=False),
             begun_at=0.0,
             plan=SimpleNamespace(limits=Limits(memory_bytes=100 * MIB, processes=processes)),
             call=SimpleNamespace(id="bomb", stop=self._stop),

@@ -322,7 +322,24 @@ def test_a_stopped_call_of_a_server_is_never_said_to_have_stopped_by_itself() ->
         "aborted by you; its MCP server was told to cancel it, and was ended with the call after 4 ms.\n"
         "What it had done until then is not undone."
     )
-    assert judge(found._replace(server="git", death=None)).stopped == "best_effort"
+    unconfirmed = judge(found._replace(server="git", death=None))
+    assert (unconfirmed.kind, unconfirmed.stopped) == (Kind.ABORTED, "unconfirmed")
+    assert unconfirmed.message == (
+        "aborted by you; its MCP server was told to cancel it, and nothing says whether it has stopped; "
+        "that process gets no further call, and is ended when its other calls are over.\n"
+        "What it had done until then is not undone."
+    )
+    kept = judge(found._replace(server="git", death=None, on_abort="keep"))
+    assert (kept.stopped, 'the server stays, as on_abort is "keep".' in kept.message) == ("unconfirmed", True)
+
+
+def test_a_call_whose_server_was_ended_for_another_says_so() -> None:
+    found = evidence(killed=2)._replace(
+        report=None, server="git", ended_for="another call of it, c-2, did not stop"
+    )
+    verdict = judge(found)
+    assert (verdict.kind, verdict.cause) == (Kind.CRASHED, "server_ended")
+    assert verdict.message.endswith(", because another call of it, c-2, did not stop.")
 
 
 @pytest.mark.parametrize(("server", "key"), [("git", "source.git.memory"), ("", "tool.render.memory")])

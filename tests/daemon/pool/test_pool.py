@@ -20,9 +20,10 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import Places
-from toolcelld.pool.pool import Pool
+from toolcelld.pool.pool import LEAVING_MAX, Pool
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import DEATHS_MAX, Quarantine
+from toolcelld.pool.shared_worker import SharedWorker
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import OPEN, CellLimits
@@ -64,6 +65,10 @@ class FakeWorker(Worker):
         self.fire(WorkerEvent.EXIT)
 
 
+MADE: type[FakeWorker] = FakeWorker
+"""What a pool makes; a fixture changes it."""
+
+
 @pytest.fixture(autouse=True)
 def workers() -> list[FakeWorker]:
     FakeWorker.born = []
@@ -103,7 +108,7 @@ async def a_pool(
             load_seconds=10,
             on_shut_out=lambda held: told.append(held.path),
             quarantine=quarantine,
-            make_worker=FakeWorker,
+            make_worker=MADE,
         )
         yield pool
         for worker in workers:
@@ -777,3 +782,89 @@ async def test_whatever_happens_no_worker_and_no_call_is_forgotten(
             "no place is lost, and none is made"
         )
         assert {worker.state for worker in workers} <= {WorkerState.IDLE, WorkerState.DEAD}
+
+
+class FakeShared(FakeWorker, SharedWorker):
+    """A fake with three places."""
+
+    def __init__(self, worker_id: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> None:
+        super().__init__(worker_id, spec, on_change)
+        self.places = 3
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch, workers: list[FakeWorker]) -> list[FakeWorker]:
+    """The workers of a pool whose workers all take several calls."""
+    monkeypatch.setattr(sys.modules[__name__], "MADE", FakeShared)
+    return workers
+
+
+async def test_calls_share_a_worker_as_far_as_it_has_places(shared: list[FakeWorker]) -> None:
+    async with a_pool(shared, workers_max=1) as pool:
+        server = spec("server", serial=True)
+        calls = [asyncio.create_task(leased(pool, server)) for _ in range(5)]
+        await settled()
+        shared[0].hatch()
+        await settled()
+        assert [call.done() for call in calls] == [True, True, True, False, False]
+        assert {call.result() for call in calls[:3]} == {shared[0]}
+        pool.give_back(shared[0], WorkerEvent.DONE, PLACES)
+        await settled()
+        assert calls[3].done()
+        for _ in range(3):
+            pool.give_back(shared[0], WorkerEvent.DONE, PLACES)
+        await settled()
+        assert calls[4].done()
+        pool.give_back(shared[0], WorkerEvent.DONE, PLACES)
+        assert shared[0].state is WorkerState.IDLE
+        assert len(shared) == 1
+
+
+async def test_a_worker_that_is_replaced_gets_no_call_and_another_serves_new_ones(
+    shared: list[FakeWorker],
+) -> None:
+    async with a_pool(shared, workers_max=9) as pool:
+        server = spec("server", serial=True)
+        for generation in range(LEAVING_MAX + 1):
+            call = asyncio.create_task(leased(pool, server))
+            await settled()
+            shared[generation].hatch()
+            worker = await call
+            assert worker is shared[generation]
+            assert isinstance(worker, SharedWorker)
+            pool.replace(worker)
+            assert worker.state is WorkerState.LAST
+        late = asyncio.create_task(leased(pool, server))
+        await settled()
+        assert len(shared) == LEAVING_MAX + 1, "a further process, though so many are drained"
+        pool.give_back(shared[0], WorkerEvent.DONE, PLACES)
+        assert shared[0].state is WorkerState.STOPPING
+        shared[0].die()
+        await settled()
+        shared[-1].hatch()
+        assert await late is shared[-1]
+        assert len(shared) == LEAVING_MAX + 2
+
+
+async def test_a_place_that_is_withdrawn_is_free_again_and_the_tool_runs_as_often_as_it_may(
+    shared: list[FakeWorker],
+) -> None:
+    async with a_pool(shared, workers_max=1) as pool:
+        server = spec("server", serial=True)
+        first = asyncio.create_task(leased(pool, server))
+        await settled()
+        shared[0].hatch()
+        await first
+        bounded = pool.lease(pool.row(server), PLACES, None, tool="one", concurrency=1)
+        assert bounded.granted.done()
+        second = pool.lease(pool.row(server), PLACES, None, tool="one", concurrency=1)
+        assert not second.granted.done()
+        pool.withdraw(bounded)
+        await settled()
+        assert second.granted.done()
+        worker = second.granted.result()
+        assert isinstance(worker, SharedWorker)
+        pool.unbind(worker, "one")
+        for _ in range(2):
+            pool.give_back(worker, WorkerEvent.DONE, PLACES)
+        assert (worker.state, worker.bounded["one"]) == (WorkerState.IDLE, 0)

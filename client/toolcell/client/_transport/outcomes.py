@@ -47,7 +47,7 @@ KINDS: Mapping[int, Kind] = {
     9: Kind.internal,
 }
 """By the numbers of OutcomeKind; a test holds both together."""
-STOPPED: Mapping[int, Stopped] = {1: "settled", 2: "killed", 3: "best_effort"}
+STOPPED: Mapping[int, Stopped] = {1: "settled", 2: "killed", 3: "best_effort", 4: "unconfirmed"}
 """By the numbers of the enum Stopped."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -42,7 +42,7 @@ class Kind(StrEnum):
     INTERNAL = auto()
 
 
-Stopped = Literal["settled", "killed", "best_effort"]
+Stopped = Literal["settled", "killed", "best_effort", "unconfirmed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,11 @@ class Evidence(NamedTuple):
     refused: tuple[Refused, ...] = ()  # hosts that it asked for and may not reach
     attempts: tuple[Attempt, ...] = ()  # at hosts that it may reach
     question_seconds: float = 0.0  # that its questions may wait, where it asked one
-    server: str = ""  # the source of its MCP server, which is ended with a stopped call
+    server: str = ""  # the source of its MCP server, which proves nothing of a stopped call while it runs
+    on_abort: str = "replace"  # whether that server is replaced
+    ended_for: str = (
+        ""  # why the daemon ended its cell though it had not been stopped, as the end of a sentence
+    )
 
 
 class Verdict(NamedTuple):
@@ -291,6 +295,9 @@ def _figure(evidence: Evidence, key: str) -> str:
 
 def _crashed(evidence: Evidence) -> Verdict:
     death = evidence.death
+    if evidence.ended_for:
+        message = f"its MCP server was ended after {format_seconds(evidence.run_seconds)}, because {evidence.ended_for}."
+        return Verdict(Kind.CRASHED, "server_ended", message, True, side_effects_possible=True)
     if death is None or death.status is None:
         message = f"its cell was lost after {format_seconds(evidence.run_seconds)}."
         return Verdict(Kind.CRASHED, "lost", message, True, side_effects_possible=True)
@@ -308,6 +315,8 @@ def _stopped(evidence: Evidence, stop: Stop, ran: bool) -> Verdict:
         evidence.server or _leftovers(evidence) or evidence.report.threads
     ):
         proof: Stopped = "settled"
+    elif evidence.server and death is None:
+        proof = "unconfirmed"
     elif death is not None and death.proven:
         proof = "killed"
     else:
@@ -330,6 +339,11 @@ def _ending(evidence: Evidence) -> str:
         if report.threads:
             return f"{by_itself}; threads it had left behind were ended with its process."
         return f"{by_itself}, and so did what it had started."
+    if evidence.server and death is None:
+        asked = "its MCP server was told to cancel it, and nothing says whether it has stopped"
+        if evidence.on_abort == "keep":
+            return f'{asked}; the server stays, as on_abort is "keep".'
+        return f"{asked}; that process gets no further call, and is ended when its other calls are over."
     killed = death.killed if death is not None else 0
     others = f" with its {_count(killed - 1)}" if killed > 1 else ""
     if evidence.server and report is not None:

@@ -139,7 +139,9 @@ def digest_of(content: bytes, section: SourceSection, project: str) -> str:
 
 def content_of(name: str, launch: Launch, words: Sequence[str], section: SourceSection) -> bytes:
     """Return what the worker reads of a server's entry; where packages of npm are kept, `with_packages` adds."""
-    entry: dict[str, object] = {"name": name, "command": words, "tools": section.tools}
+    entry: dict[str, object] = {
+        "name": name, "command": words, "tools": section.tools, "calls": section.concurrency,
+    }  # fmt: skip
     if launch.scripts:
         package = launch.scripts[0].rpartition("@")[0]
         entry["npm"] = {"package": package, "binary": launch.binary, "program": launch.program}

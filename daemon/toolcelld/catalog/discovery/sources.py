@@ -24,7 +24,7 @@ from toolcelld.config.load import PROJECT, Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.config.remedies import CONFIG_FILE, set_command
-from toolcelld.config.schema import Share, SourceSection
+from toolcelld.config.schema import OnAbort, Share, SourceSection
 from toolcelld.environments.engine import Engine, EngineName
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import (
@@ -94,6 +94,7 @@ class ToolFile:
     engine: Engine | None = None  # what runs it, where it is no Python file
     project: str = ""  # its project, where it lies in no place for tools and was named by its path
     share: Share | None = None  # of an MCP server: who has one process of it in common
+    on_abort: OnAbort = "replace"  # the same: what becomes of the process in which a call was stopped
     scripts: tuple[str, ...] = ()  # packages of npm that bring it
 
 
@@ -226,6 +227,7 @@ def _served(config: Config, name: str, section: SourceSection, project: str) -> 
         scripts=launch.scripts,
         project=place,
         share=section.share,
+        on_abort=section.on_abort,
     )
     return replace(source, server=server)
 

@@ -1,0 +1,322 @@
+"""Serves the calls of an MCP server's tools: several at once, by one thread that waits for the daemon and the server.
+
+Every call has its number in both protocols. An abort is for the call of its number alone, and is read from its channel; the
+signal that comes with it interrupts nothing. The server is told that the request is cancelled, and pinged: it is reported as
+stopped a moment after it has answered the ping, or when it answers the request. One that answers neither is not reported,
+so the daemon ends the cell when the grace has passed.
+
+Between calls the server is not read, so what it says then waits in its pipe for the next call.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import select
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from toolcell import ToolError
+from toolcell._authoring.discover import Export
+from toolcell._results.errors import MISFIT, InvalidArguments
+from toolcell._results.exception_text import describe_exception
+from toolcell._results.json_value import to_json
+from toolcell._results.normalise import failure
+from toolcell._servers.connection import RpcError, ServerBroken, ServerExited, result_of_response
+from toolcell._servers.load import Served, exit_as, exit_broken
+from toolcell._servers.result import result_of
+from toolcelld import titles
+from toolcelld.protocol.frames import FrameError, encode
+from toolcelld.protocol.messages import (
+    LINE_CHARACTERS_MAX,
+    AnswerMessage,
+    BecomeMessage,
+    CallMessage,
+    ChunkMessage,
+    LoadMessage,
+    ReplyMessage,
+    RequestMessage,
+    RetireMessage,
+    to_worker,
+)
+from toolcelld.worker.abort import Abortable
+from toolcelld.worker.calling.report import Report, Usage
+from toolcelld.worker.channel import DaemonChannel, UpdateSender
+
+CONFIRM_SECONDS: Final = 0.25
+"""After the answer to a ping, for the server to undo what a cancelled call was at; most say nothing about it."""
+HELD_BYTES: Final = 16 * 2**20
+"""That the server has not read: with more, no further call is taken from the daemon, so arguments wait there."""
+ASKED_MAX: Final = 16
+"""Open requests of the server; the daemon takes no more of one call."""
+SERVICE: Final = "mcp.input"
+AGAIN: Final = "the MCP server had ended since its last call; it is started again"
+SEVERAL: Final = (
+    "several calls are running, so it is not known which of them asks; "
+    'with share = "session" or concurrency = 1 in its [source.…] one runs alone'
+)
+
+
+class _Call:
+    """A call that the server has."""
+
+    __slots__ = ("cancelled", "ping", "sequence", "tool", "until", "updates")
+
+    def __init__(self, sequence: int, tool: Export, updates: UpdateSender) -> None:
+        self.sequence = sequence
+        self.tool = tool
+        self.updates = updates
+        self.cancelled = False
+        self.ping = 0  # the ping after the cancellation, until it is answered
+        self.until = math.inf  # when it is reported though the server has not answered it
+
+
+class Serving:
+    """The calls of one server.
+
+    Args:
+        served: The server, which has been started.
+        tools: Its tools, by our names of them.
+        channel: Leads to the daemon.
+        abortable: Has the channel of aborts.
+        title: What the process is shown as.
+    """
+
+    def __init__(
+        self,
+        served: object,
+        tools: Mapping[str, Export],
+        channel: DaemonChannel,
+        abortable: Abortable,
+        title: str,
+    ) -> None:
+        assert isinstance(served, Served)
+        served.host = self
+        self._names = served.names
+        self._connection = served.connection
+        self._tools = tools
+        self._channel = channel
+        self._abortable = abortable
+        self._title = title
+        # The mutable state.
+        self._calls: dict[int, _Call] = {}  # by the number of the request to the server
+        self._begun = 0  # the last call that has come
+        self._early: dict[int, str] = {}  # aborts that have overtaken their call, and why
+        self._asks = 0  # the number of the last question; of all calls, so that an answer is one call's
+        self._asked: dict[
+            int, tuple[object, int]
+        ] = {}  # open ones: the server's number, and the request it is asked in
+
+    def run(self) -> int:
+        """Serve until the worker is to exit, and return its exit status."""
+        self._abortable.ignore_signals()
+        while True:
+            from_daemon, aborts, readable, writable = self._wait()
+            if aborts:
+                self._cancel()
+            if readable or writable:
+                self._exchange(readable=readable, writable=writable)
+            self._report_ended()
+            if from_daemon and not self._take_message():
+                return 0
+
+    def _wait(self) -> tuple[bool, bool, bool, bool]:
+        """Wait for something to do; return whether the daemon, an abort, the server's output and its input are ready."""
+        connection, daemon, aborts = self._connection, self._channel.fileno(), self._abortable.fileno()
+        takes = connection.waiting_bytes <= HELD_BYTES
+        if takes and self._channel.has_frames:
+            return True, bool(select.select([aborts], [], [], 0)[0]), False, False
+        reading, writing = [aborts], list[int]()
+        if takes:
+            reading.append(daemon)
+        if connection.is_running:
+            reading += [connection.reading] if self._calls else []
+            writing += [connection.writing] if connection.waiting_bytes else []
+        until = min((call.until for call in self._calls.values()), default=math.inf)
+        seconds = None if until == math.inf else max(0.0, until - time.monotonic())
+        readable, writable, _ = select.select(reading, writing, [], seconds)
+        said = connection.is_running and connection.reading in readable
+        return daemon in readable, aborts in readable, said, bool(writable)
+
+    # From the daemon
+
+    def _take_message(self) -> bool:
+        """Take one message; return False if the worker is to exit."""
+        frame = self._channel.receive()
+        if frame is None:
+            return False
+        match to_worker(frame.header):
+            case CallMessage() as message:
+                self._begin(message, frame.payload)
+            case AnswerMessage() | ReplyMessage() as message:
+                self._answer(message, frame.payload)
+            case RetireMessage():
+                return False
+            case BecomeMessage() | LoadMessage() | ChunkMessage():
+                pass
+        return True
+
+    def _begin(self, message: CallMessage, payload: bytes) -> None:
+        self._begun = message.seq
+        tool = self._tools.get(message.tool)
+        if tool is None:
+            self._send(message.seq, Report.from_text("internal", "the server has no such tool", ran=False))
+            return
+        if message.seq in self._early:
+            del self._early[message.seq]
+            self._send(message.seq, Report.from_text("aborted", "", ran=False))
+            return
+        try:
+            arguments = tool.arguments(payload)
+        except InvalidArguments as error:
+            self._send(message.seq, Report.from_text("invalid_arguments", str(error), ran=False))
+            return
+        updates = UpdateSender(self._channel, message.seq)
+        asked = {"name": self._names[message.tool], "arguments": arguments}
+        try:
+            if not self._calls and not self._connection.refresh():
+                updates.tell("log", {"level": "warning", "text": AGAIN})
+                self._connection.start()
+            number = self._connection.begin("tools/call", asked, with_progress=True)
+        except ServerExited as exited:
+            exit_as(exited)
+        except ServerBroken as broken:
+            exit_broken(broken)
+        except RpcError as error:  # of its greeting
+            exit_broken(ServerBroken(str(error)))
+        self._calls[number] = _Call(message.seq, tool, updates)
+        self._entitle(f"{message.tool} {message.context['call_id']}")
+
+    def _entitle(self, call: str) -> None:
+        count = len(self._calls)
+        titles.change_title("worker", call if count == 1 else f"{self._title} {count} calls")
+
+    def _cancel(self) -> None:
+        """Cancel the calls that are aborted."""
+        by_sequence = {call.sequence: number for number, call in self._calls.items()}
+        for sequence, reason in self._abortable.received():
+            number = by_sequence.get(sequence)
+            if number is None:
+                if sequence > self._begun:
+                    self._early[sequence] = reason
+                continue
+            call = self._calls[number]
+            if call.cancelled:
+                continue
+            call.cancelled = True
+            try:
+                call.ping = self._connection.cancel(number, reason)
+            except ServerBroken as broken:
+                exit_broken(broken)
+
+    # From the server
+
+    def _exchange(self, *, readable: bool, writable: bool) -> None:
+        try:
+            self._connection.exchange(readable=readable, writable=writable)
+        except ServerExited as exited:
+            exit_as(exited)  # it is read only while it has calls
+        except ServerBroken as broken:
+            exit_broken(broken)
+
+    def _report_ended(self) -> None:
+        """Report the calls that the server has answered, and those that were cancelled long enough ago."""
+        connection = self._connection
+        for number, call in list(self._calls.items()):
+            if call.ping and connection.take(call.ping) is not None:
+                call.ping = 0
+                call.until = time.monotonic() + CONFIRM_SECONDS
+            if (response := connection.take(number)) is not None:
+                self._end(number, call, _report_of(call, response))
+            elif call.until <= time.monotonic():
+                self._end(number, call, Report.from_text("aborted", ""))
+
+    def _end(self, number: int, call: _Call, report: Report) -> None:
+        del self._calls[number]
+        self._connection.forget(number)
+        self._connection.forget(call.ping)
+        for ask, (asking, request) in list(self._asked.items()):
+            if request == number:
+                del self._asked[ask]
+                self._connection.answer(asking, RpcError(0, "the call has ended"))
+        if report.result.misfit:
+            text = f"{call.tool.name} {MISFIT}{report.result.misfit}"
+            call.updates.tell("log", {"level": "warning", "text": text[:LINE_CHARACTERS_MAX]})
+        call.updates.finish()
+        self._send(call.sequence, report)
+        titles.change_title(
+            "worker", f"{self._title} {len(self._calls)} calls" if self._calls else self._title
+        )
+
+    def _send(self, sequence: int, report: Report) -> None:
+        # The processor time is the server's, whose processes serve all calls.
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self._channel.send_frames(report.frames(sequence, Usage(0.0, memory, 0)))
+
+    def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Pass progress on to its call, and a record to the one call that runs, or else to the log of the server."""
+        if method == "notifications/progress":
+            token = params.get("progressToken")
+            if type(token) is int and (call := self._calls.get(token)) is not None:
+                said = str(params.get("message") or "")[:LINE_CHARACTERS_MAX]
+                done, total = _figure(params.get("progress")) or 0.0, _figure(params.get("total"))
+                call.updates.tell("progress", {"done": done, "total": total, "message": said})
+        elif method == "notifications/message":
+            data = params.get("data")
+            text = data if isinstance(data, str) else json.dumps(data)
+            if len(self._calls) == 1:
+                (call,) = self._calls.values()
+                call.updates.tell("log", {"level": "info", "text": text})
+            else:
+                self._connection.print(text.encode(errors="replace"))
+
+    def on_request(self, number: object, method: str, params: Mapping[str, Any]) -> None:
+        """Pass a request of the server on to the host of the one call that runs. Raises `RpcError`."""
+        if len(self._calls) != 1:
+            raise RpcError(0, SEVERAL)
+        if len(self._asked) >= ASKED_MAX:
+            raise RpcError(0, f"{ASKED_MAX} requests are open already")
+        ((request, call),) = self._calls.items()
+        self._asks += 1
+        try:
+            asked = to_json({"asked": {"method": method, "params": params}})
+            frame = encode(RequestMessage(seq=call.sequence, ask=self._asks, service=SERVICE), asked)
+        except FrameError as error:
+            raise RpcError(0, f"the request is too large: {error}") from None
+        self._asked[self._asks] = number, request
+        self._channel.send_frames((frame,))
+
+    def _answer(self, message: AnswerMessage | ReplyMessage, payload: bytes) -> None:
+        asking, _ = self._asked.pop(message.ask, (None, 0))
+        if asking is None:
+            return  # the call has ended
+        found: Any = json.loads(payload)["asked"] if payload else RpcError(0, message.message)
+        self._connection.answer(asking, found)
+
+
+def _report_of(call: _Call, response: Mapping[str, Any]) -> Report:
+    """Return the report of a call that the server has answered; of one that was cancelled it says that."""
+    try:
+        result = call.tool.normalise(result_of(result_of_response(response)))
+    except RpcError as error:
+        result = failure(ToolError(f"{error} (code {error.code})"))
+    except ToolError as error:
+        result = failure(error)
+    except Exception as error:  # noqa: BLE001  # the values are the server's, and it may send any
+        result = failure(ToolError(describe_exception(error)))
+    if call.cancelled:
+        return Report("aborted", result)
+    return Report("tool_error" if result.is_error else "ok", result)
+
+
+def _figure(value: object) -> float | None:
+    """Return a finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
