@@ -5,6 +5,8 @@ selects on `reading` and `writing`, and has `exchange` read and write. What the 
 ping is answered, notifications and requests go to the `Host`. Everything that is written waits in one
 buffer until the server reads it, so that a server that writes without reading cannot block its client.
 
+The end of the server is that of its process, seen by a pidfd: a program that it has started may keep its output open.
+
 The server is a stranger's program. A line that is no message is output of it. A response counts only while its request is
 open, so neither a second one nor one to another number has an effect. Messages and what waits for the server are bounded.
 """
@@ -88,6 +90,7 @@ class Connection:
         self._number = 0  # of the last request
         # The mutable state of one process; `start` begins it anew.
         self._process: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1  # of the process, as long as there is one
         self._received = bytearray()  # what has no line end yet
         self._waiting = bytearray()  # what the server has not read yet
         self._open: dict[int, Mapping[str, Any] | None] = {}  # requests, and the response to each
@@ -104,6 +107,7 @@ class Connection:
             )
         except (OSError, ValueError) as error:
             raise ServerBroken(f"{program} cannot be started: {_reason(error)}") from None
+        self._pidfd = os.pidfd_open(process.pid)
         for stream in (process.stdin, process.stdout):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
@@ -199,11 +203,11 @@ class Connection:
         return len(self._waiting)
 
     @property
-    def reading(self) -> int:
-        """The descriptor to read from; only of a server that is running."""
+    def reading(self) -> tuple[int, int]:
+        """The descriptors that tell what there is to read: its output, and its end; only of a server that is running."""
         assert self._process is not None
         assert self._process.stdout is not None
-        return self._process.stdout.fileno()
+        return self._process.stdout.fileno(), self._pidfd
 
     @property
     def writing(self) -> int:
@@ -228,6 +232,7 @@ class Connection:
                 process.wait(CLOSE_SECONDS)
                 break
         process.stdout.close()
+        os.close(self._pidfd)
         self._process = None
 
     def kill(self) -> None:
@@ -265,14 +270,14 @@ class Connection:
             ServerBroken: It does what is no MCP.
         """
         writing = [self.writing] if self._waiting else []
-        readable, writable, _ = select.select([self.reading], writing, [], seconds)
+        readable, writable, _ = select.select(self.reading, writing, [], seconds)
         return self.exchange(readable=bool(readable), writable=bool(writable))
 
     def exchange(self, *, readable: bool, writable: bool) -> bool:
         """Write if that is possible now, then read and handle what there is; return whether something was read.
 
         Args:
-            readable: Whether there is something to read.
+            readable: Whether there is something to read, by one of `reading`.
             writable: Whether the server takes what waits for it.
 
         Raises:
@@ -289,8 +294,10 @@ class Connection:
         if not readable:
             return False
         try:
-            data = os.read(self.reading, 2**18)
+            data = os.read(self.reading[0], 2**18)  # of one that has ended, too: it may have answered before
         except BlockingIOError:
+            if process.poll() is not None:
+                raise self._ended(process) from None
             return False
         if not data:
             raise self._ended(process)

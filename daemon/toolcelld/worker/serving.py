@@ -132,12 +132,12 @@ class Serving:
         if takes:
             reading.append(daemon)
         if connection.is_running:
-            reading += [connection.reading] if self._calls else []
+            reading += connection.reading if self._calls else ()
             writing += [connection.writing] if connection.waiting_bytes else []
         until = min((call.until for call in self._calls.values()), default=math.inf)
         seconds = None if until == math.inf else max(0.0, until - time.monotonic())
         readable, writable, _ = select.select(reading, writing, [], seconds)
-        said = connection.is_running and connection.reading in readable
+        said = connection.is_running and any(each in readable for each in connection.reading)
         return daemon in readable, aborts in readable, said, bool(writable)
 
     # From the daemon

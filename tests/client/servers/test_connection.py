@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,6 +145,28 @@ def test_the_end_of_a_server_is_told_as_it_was() -> None:
     assert killed.value.status == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_the_end_of_a_server_is_told_while_what_it_started_has_its_output(answered: bool) -> None:
+    lines = f"""
+import subprocess
+child = subprocess.Popen(["sleep", "60"])
+say(id=hear()["id"], result={{"child": child.pid}})
+number = hear()["id"]
+if {answered}:
+    say(id=number, result={{"last": True}})
+os._exit(3)
+"""
+    with served(lines) as one:
+        child = one.request("a", {})["child"]
+        if answered:
+            assert one.request("b", {}) == {"last": True}
+        with pytest.raises(ServerExited) as exited:
+            one.request("c", {})
+        assert exited.value.status == 3
+        assert Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        os.kill(child, signal.SIGKILL)
+
+
 def test_a_server_that_closes_its_output_and_goes_on_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "EXIT_SECONDS", 0.1)
     with (
@@ -190,7 +213,7 @@ while True:
 def until_taken(one: Connection, number: int) -> Mapping[str, Any]:
     while (response := one.take(number)) is None:
         one.exchange(
-            readable=bool(select.select([one.reading], [], [], 0.01)[0]), writable=bool(one.waiting_bytes)
+            readable=bool(select.select(one.reading, [], [], 0.01)[0]), writable=bool(one.waiting_bytes)
         )
     return response
 
@@ -231,7 +254,7 @@ hear()
         one.begin("b", {})
         while host.number is None:
             one.exchange(
-                readable=bool(select.select([one.reading], [], [], 0.01)[0]), writable=bool(one.waiting_bytes)
+                readable=bool(select.select(one.reading, [], [], 0.01)[0]), writable=bool(one.waiting_bytes)
             )
         one.answer(host.number, {"it": 5})
         _, answered = until_taken(one, first)["result"]["said"]
