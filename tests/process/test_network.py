@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from tests.daemons import RunningDaemon, kept, renewed
+from tests.ports import silent_port
 
 from toolcell.client import Kind, Outcome, connect
 from toolcell_proto.v1 import operator_pb2
@@ -327,21 +328,14 @@ def closing_at_once() -> Generator[int]:
             serving.join()
 
 
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
-
-
 async def test_a_granted_host_that_is_down_is_told_as_that_and_not_as_a_refusal(
     daemon: RunningDaemon,
 ) -> None:
-    down = free_port()
-    grant(daemon, "fetch", [f"web.test:{down}", f"127.0.0.1:{down}", f"gone.test:{down}"])
-    refused = await call(daemon, "fetch", url=f"http://web.test:{down}/")
-    unknown = await call(daemon, "fetch", url=f"http://gone.test:{down}/")
-    literal = await call(daemon, "fetch", url=f"http://127.0.0.1:{down}/", proxy=True)
+    with silent_port() as down:
+        grant(daemon, "fetch", [f"web.test:{down}", f"127.0.0.1:{down}", f"gone.test:{down}"])
+        refused = await call(daemon, "fetch", url=f"http://web.test:{down}/")
+        unknown = await call(daemon, "fetch", url=f"http://gone.test:{down}/")
+        literal = await call(daemon, "fetch", url=f"http://127.0.0.1:{down}/", proxy=True)
     assert refused.text.startswith(
         f"web.test:{down} is granted, but it refuses the connection: nothing listens there.\n"
     )
@@ -367,9 +361,9 @@ async def test_a_host_that_answers_wrongly_is_told_as_granted_and_connected(daem
 async def test_a_failure_after_an_attempt_of_an_earlier_call_does_not_name_its_host(
     daemon: RunningDaemon,
 ) -> None:
-    down = free_port()
-    grant(daemon, "either", [f"web.test:{down}", f"127.0.0.1:{down}"])
-    swallowed = await call(daemon, "either", host="web.test", port=down, fail=False)
+    with silent_port() as down:
+        grant(daemon, "either", [f"web.test:{down}", f"127.0.0.1:{down}"])
+        swallowed = await call(daemon, "either", host="web.test", port=down, fail=False)
     assert swallowed.text == "swallowed", swallowed
     failed = await call(daemon, "either", host="", port=0, fail=True)
     assert failed.text == "KeyError: 'mine'"

@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import pytest
 from tests.daemons import RunningDaemon, open_descriptors
-from tests.process.test_metrics import TOOLS, Metrics, free_port
+from tests.ports import port_to_bind
+from tests.process.test_metrics import TOOLS, Metrics
 
 from toolcell.client import Kind, Session
 from toolcell_proto.v1 import operator_pb2 as op
@@ -97,7 +98,7 @@ def scraping(directory: Path, target: str) -> Generator[Prometheus]:
         f"rule_files: [{directory}/rules.yml]\n"
         f"scrape_configs: [{{job_name: toolcell, static_configs: [{{targets: ['{target}']}}]}}]\n"
     )
-    port = free_port()
+    port = port_to_bind()
     command = [
         f"{PROGRAMS}/prometheus", f"--config.file={directory}/prometheus.yml",
         f"--storage.tsdb.path={directory}/data", f"--web.listen-address=127.0.0.1:{port}",
@@ -120,7 +121,7 @@ def checked(*words: str, given: str = "") -> str:
 async def test_prometheus_reads_a_daemon_and_raises_alerts_by_their_causes(
     make_daemon: Callable[[], RunningDaemon], tmp_path: Path
 ) -> None:
-    daemon, target = make_daemon(), f"127.0.0.1:{free_port()}"
+    daemon, target = make_daemon(), f"127.0.0.1:{port_to_bind()}"
     with daemon.config.open("a") as config:
         config.write(f'\n[daemon]\nworkers = 2\n[metrics]\nlisten = "{target}"\n')
     daemon.start()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
 from tests.daemons import RunningDaemon, renewed, running_daemon
 from tests.engines import ENGINES
+from tests.ports import silent_port
 
 pytestmark = pytest.mark.anyio
 
@@ -72,15 +72,14 @@ async def test_a_script_without_a_network_is_told_so_with_the_host_and_the_comma
 
 
 async def test_a_granted_host_that_is_down_is_told_as_that(daemon: RunningDaemon) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    daemon.configure(f'[tool.reach]\nnetwork = ["localhost:{port}", "127.0.0.1:{port}"]\n')
-    for by in ("fetch", "net"):
-        text = await told(daemon, by, "localhost", port)
-        assert text.startswith(
-            f"localhost:{port} is granted, but it refuses the connection: nothing listens there.\n"
-        ), text
-        assert "config set" not in text
+    with silent_port() as port:
+        daemon.configure(f'[tool.reach]\nnetwork = ["localhost:{port}", "127.0.0.1:{port}"]\n')
+        for by in ("fetch", "net"):
+            text = await told(daemon, by, "localhost", port)
+            assert text.startswith(
+                f"localhost:{port} is granted, but it refuses the connection: nothing listens there.\n"
+            ), text
+            assert "config set" not in text
     other = await told(daemon, "net", "b.example", port)
     assert other.startswith("The network of this tool does not include b.example"), other
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.ports import port_to_bind
 
 from toolcelld.network.dialer import Dialer, Streams
 from toolcelld.network.egress import CONNECTIONS_MAX, Egress
@@ -212,15 +213,10 @@ def lead_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
     return names
 
 
-def free_port() -> int:
-    with socket.create_server(("0.0.0.0", 0)) as taken:  # noqa: S104  # the kernel chooses one that is free everywhere
-        return int(taken.getsockname()[1])
-
-
 async def test_a_connection_to_the_address_of_a_name_reaches_the_host_with_that_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    port = free_port()
+    port = port_to_bind()
     dialled: list[tuple[str, int]] = []
 
     async def connect(_: Dialer, host: str, to: int) -> Streams:
@@ -240,7 +236,7 @@ async def test_a_connection_to_the_address_of_a_name_reaches_the_host_with_that_
 
 
 async def test_the_address_of_no_name_is_reset() -> None:
-    port = free_port()
+    port = port_to_bind()
     async with resolving([f"db.example:{port}"], port) as (cell, _):
         reader, writer = await asyncio.open_connection("127.128.0.9", port)
         with pytest.raises(ConnectionResetError):
@@ -250,7 +246,7 @@ async def test_the_address_of_no_name_is_reset() -> None:
 
 
 async def test_a_name_on_the_port_of_another_name_is_refused() -> None:
-    port = free_port()
+    port = port_to_bind()
     async with resolving([f"db.example:{port}", "web.example"], port) as (cell, asking):
         address = await resolved(asking, "web.example")
         reader, writer = await asyncio.open_connection(address, port)
