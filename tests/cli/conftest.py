@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.forked import ForkedCommands
+from tests.cli.forked import ForkedCommand, ForkedCommands
 from tests.daemons import RunningDaemon, checked, checked_after_use, kept, renewed
 
 import toolcell.cli
@@ -82,7 +82,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 class Screen:
     """A command on a terminal."""
 
-    def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | ForkedCommand, descriptor: int) -> None:
         self._process = process
         self._descriptor = descriptor
         self.text = ""
@@ -207,22 +207,37 @@ class Project:
 
     @contextmanager
     def screen(
-        self, *words: str, columns: int = 80, env: Mapping[str, str] | None = None, typed: bool = True
+        self,
+        *words: str,
+        columns: int = 80,
+        env: Mapping[str, str] | None = None,
+        typed: bool = True,
+        forked: bool = False,
     ) -> Generator[Screen]:
-        """Run the command on a terminal of so many columns, which its input comes from as well if `typed`."""
+        """Run the command on a terminal of so many columns, which its input comes from as well if `typed`.
+
+        With `forked` it is one that `ForkedCommands` starts, for tests of what it shows.
+        """
         descriptor, terminal = os.openpty()
         termios.tcsetwinsize(terminal, (50, columns))
-        # Not `pty.fork`: gRPC may have threads in this process.
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-c", ON_TERMINAL, sys.executable, "-m", "toolcell.cli", *words],
-            cwd=self.directory,
-            env={**self.environment, **(env or {})},
-            stdin=terminal if typed else subprocess.DEVNULL,
-            stdout=terminal,
-            stderr=terminal,
-            start_new_session=True,
-        )
-        os.close(terminal)
+        environment = {**self.environment, **(env or {})}
+        process: subprocess.Popen[bytes] | ForkedCommand
+        try:
+            if forked and (forking := ForkedCommands.running) is not None:
+                process = forking.start_on([terminal] * 3, words, self.directory, environment)
+            else:
+                # Not `pty.fork`: gRPC may have threads in this process.
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-c", ON_TERMINAL, sys.executable, "-m", "toolcell.cli", *words],
+                    cwd=self.directory,
+                    env=environment,
+                    stdin=terminal if typed else subprocess.DEVNULL,
+                    stdout=terminal,
+                    stderr=terminal,
+                    start_new_session=True,
+                )
+        finally:
+            os.close(terminal)
         screen = Screen(process, descriptor)
         try:
             yield screen

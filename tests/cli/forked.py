@@ -2,12 +2,13 @@
 
 A Python that starts and imports the command takes 0.2 s of processor time, a fork of one that has done so 0.02 s, and
 the tests run some hundred commands. The process that runs is the command from `main` to its exit code, with its own
-arguments, environment, directory, standard streams and signals. What it loads, how it starts, and what it does on a
-terminal or under a signal is tested with processes of their own.
+arguments, environment, directory, standard streams and signals, and a session of its own on a terminal. What it loads,
+how it starts, and what it does under a signal is tested with processes of their own.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -15,18 +16,45 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, Final, NoReturn
 
-__all__ = ["ForkedCommands"]
+__all__ = ["ForkedCommand", "ForkedCommands"]
 
 REQUEST_BYTES_MAX: Final = 1 << 18
 """Of one packet of a socket: the words and the environment."""
 LOADED: Final = ("toolcell.cli", "toolcell.client", "toolcell_proto.v1")
 """Packages that a command takes modules of when it runs; its children find all of them loaded."""
+
+
+class ForkedCommand:
+    """A command that runs, with what a test needs of `subprocess.Popen`."""
+
+    def __init__(self, answer: int) -> None:
+        """`answer` is where its pid comes first, and then its exit code; it is closed with the command."""
+        self._answered = open(answer, "rb", buffering=0)  # noqa: SIM115  # until it has ended
+        self.pid = int(self._answered.readline())
+        self.returncode: int | None = None
+
+    def wait(self, seconds_max: float) -> int:
+        """Wait until it has ended; return its exit code. Raises `TimeoutError`."""
+        if self.returncode is None:
+            ready, _, _ = select.select([self._answered], [], [], seconds_max)
+            if not ready:
+                raise TimeoutError(f"process {self.pid} has not ended after {seconds_max} s")
+            with self._answered:
+                self.returncode = int(self._answered.readline())
+        return self.returncode
+
+    def kill(self) -> None:
+        """End it, if it has not ended."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
 
 class ForkedCommands:
@@ -73,25 +101,51 @@ class ForkedCommands:
         Raises:
             TimeoutError: It did not end in time, and was killed.
         """
-        request = json.dumps([list(words), str(directory), dict(environment), program]).encode()
-        (read, take), (out, give_out), (err, give_err), (answer, answers) = (os.pipe() for _ in range(4))
+        (read, take), (out, give_out), (err, give_err) = (os.pipe() for _ in range(3))
+        streams = [read, give_out, give_err]
         try:
-            socket.send_fds(self._ours, [request], [read, give_out, give_err, answers])
+            command = self._start(streams, words, directory, environment, program)
         finally:
-            for end in (read, give_out, give_err, answers):
+            for end in streams:
                 os.close(end)
-        with ThreadPoolExecutor(3) as threads, open(answer, "rb") as answered:
+        with ThreadPoolExecutor(3) as threads:
             threads.submit(_write, take, stdin)
             printed = [threads.submit(_read, end) for end in (out, err)]
-            pid = int(answered.readline())
             try:
                 texts = [each.result(seconds_max) for each in printed]
             except BaseException:
-                with suppress(ProcessLookupError):  # it has ended, and what it started has its output
-                    os.kill(pid, signal.SIGKILL)
+                command.kill()  # unless it has ended, and what it started has its output
                 raise
-            code = int(answered.readline())
+            finally:
+                code = command.wait(seconds_max)
         return code, texts[0], texts[1]
+
+    def start_on(
+        self, streams: Sequence[int], words: Sequence[str], directory: Path, environment: Mapping[str, str]
+    ) -> ForkedCommand:
+        """Start a command in a session of its own on the terminal that its output is, and return at once.
+
+        `streams` are its input, output and errors, which stay open here.
+        """
+        return self._start(streams, words, directory, environment, on_terminal=True)
+
+    def _start(
+        self,
+        streams: Sequence[int],
+        words: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str],
+        program: str = "",
+        *,
+        on_terminal: bool = False,
+    ) -> ForkedCommand:
+        request = [list(words), str(directory), dict(environment), program, on_terminal]
+        answer, answers = os.pipe()
+        try:
+            socket.send_fds(self._ours, [json.dumps(request).encode()], [*streams, answers])
+        finally:
+            os.close(answers)
+        return ForkedCommand(answer)
 
 
 def _write(end: int, data: bytes) -> None:
@@ -139,7 +193,12 @@ def _serve(requests: socket.socket) -> None:
 
 
 def _become(
-    streams: list[int], words: list[str], directory: str, environment: dict[str, str], program: str
+    streams: list[int],
+    words: list[str],
+    directory: str,
+    environment: dict[str, str],
+    program: str,
+    on_terminal: bool,
 ) -> NoReturn:
     import time
 
@@ -148,6 +207,11 @@ def _become(
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if on_terminal:
+        os.setsid()
+        fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+        for file in (sys.stdout, sys.stderr):
+            file.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # as it is made for a terminal
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)

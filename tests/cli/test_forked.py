@@ -30,6 +30,19 @@ def test_it_prints_and_exits_as_one_that_was_started(
     assert ran == (started.returncode, started.stdout, started.stderr)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [["version"], ["--help"], ["nonsense"], ["tools", "-C", "nowhere"]], ids=" ".join
+)
+def test_on_a_terminal_it_shows_what_one_that_was_started_shows(project: Project, words: list[str]) -> None:
+    shown: list[tuple[int, str]] = []
+    for forked in (False, True):
+        with project.screen(*words, columns=60, env={"TERM": "xterm"}, forked=forked) as screen:
+            shown.append((screen.end(), screen.text))
+    assert shown[0] == shown[1]
+    assert shown[0][1]
+
+
 def test_words_directory_environment_and_input_are_its_own(project: Project) -> None:
     done = project.run_program(SHOWS, "a", "ü", stdin="typed", env={"MINE": "1"})
     names = sorted({*project.environment, "MINE"})

@@ -57,7 +57,7 @@ def here(daemon: Project) -> Project:
 
 def shown(here: Project, *words: str) -> None:
     """Run a command on a terminal, which must show something and nothing that controls it."""
-    with here.screen(*words) as screen:
+    with here.screen(*words, forked=True) as screen:
         screen.end()
     assert screen.text
     assert forbidden(screen.text) == [], words
@@ -99,7 +99,7 @@ def test_the_story_of_a_call_has_no_control_characters(here: Project) -> None:
     here.run_bytes("call", "says", "fails:=true")
     call, *_ = (call for call in here.run("calls", "--json").json("calls")["calls"] if call["tool"] == "says")
     for words in (("calls", call["call_id"]), ("calls", call["call_id"], "--json")):
-        with here.screen(*words) as screen:
+        with here.screen(*words, forked=True) as screen:
             assert screen.end() == 0
         assert "raised" in screen.text
         assert forbidden(screen.text) == []

@@ -73,7 +73,7 @@ def test_hostile_names_are_printed_as_texts_by_each_list(own_daemon: Project) ->
         assert done.code == 0, (words, done)
         controls = {letter for letter in done.out + done.err if not letter.isprintable()} - {"\n", "\t"}
         assert controls == set(), words
-        with own_daemon.screen(*words, columns=COLUMNS, env={"TERM": "xterm"}) as screen:
+        with own_daemon.screen(*words, columns=COLUMNS, env={"TERM": "xterm"}, forked=True) as screen:
             assert screen.end() == 0, words
         plain = STYLE.sub("", screen.text).replace("\r\n", "\n")
         assert {letter for letter in plain if not letter.isprintable()} - {"\n", "\t"} == set(), words

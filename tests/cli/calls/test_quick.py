@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.conftest import SECONDS_MAX, Done, Project
+from tests.daemons import RunningDaemon, renewed
 
 from toolcell.cli.calls.quick import light_json, names
 from toolcell.cli.calls.quick.plan import read_plan
@@ -280,11 +281,14 @@ def same(done: Done) -> Done:
     return Done(done.code, *texts)
 
 
-@pytest.fixture
-def here(daemon: Project) -> Project:
-    daemon.tool("t", TOOLS)
-    daemon.run("tools")  # so that the catalog has them, and both roads see the same
-    return daemon
+@pytest.fixture(scope="module")
+def here(shared_daemon: RunningDaemon) -> Iterator[Project]:
+    """One project for all tests: none of them changes what the next one sees of it."""
+    with renewed(shared_daemon):
+        project = Project(shared_daemon.directory, shared_daemon.project)
+        project.tool("t", TOOLS)
+        project.run("tools")  # so that the catalog has them, and both roads see the same
+        yield project
 
 
 CASES: Final = {
@@ -425,7 +429,7 @@ def test_both_roads_complete_the_same(here: Project, shell: str, line: str) -> N
         "_TYPER_COMPLETE_ARGS": words,
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }
-    short, whole = (run_anew(here, program, [], env=asked) for program in (SHORT_COMPLETION, WHOLE))
+    short, whole = (here.run_program(program, env=asked) for program in (SHORT_COMPLETION, WHOLE))
     assert short == whole
     assert short.out or line in ("tools no", "sessions ")
 

@@ -28,7 +28,7 @@ def record(project: Project, scene: Scene, columns: int, *, coloured: bool) -> R
     """Run a scene on a terminal of so many columns."""
     values = scene.fill(project) if scene.fill is not None else {}
     words = [word.format(**values) if values else word for word in scene.words]
-    with project.screen(*words, columns=columns, env={} if coloured else PLAIN) as screen:
+    with project.screen(*words, columns=columns, env={} if coloured else PLAIN, forked=True) as screen:
         for text, keys in scene.typed:
             screen.until(text)
             screen.type(keys)
