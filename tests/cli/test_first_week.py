@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Done, Project
+from tests.daemons import RunningDaemon, checked
 
 HOG = '''
 from toolcell import tool
@@ -34,6 +36,18 @@ def %s() -> str:
 '''
 SCRIPT = f'# /// script\n# requires-python = ">=3.0"\n# dependencies = ["%s"]\n# ///\n{IMPORTS}'
 COMMAND = re.compile(r"toolcell (?:trust|config set) .*")
+
+
+@pytest.fixture
+def daemon(project: Project) -> Iterator[Project]:
+    """A project whose user's daemon runs, with the state that a private one has, too: files by their path run in one."""
+    words = ["toolcell.cli", "serve", "--idle-exit", "7200"]
+    running = RunningDaemon(
+        project.home, command=words, options=(), config="", environment=project.environment
+    )
+    with checked(running):
+        running.launch()
+        yield project
 
 
 class Week:
@@ -84,42 +98,42 @@ class Week:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # forty commands, most of them with a daemon of their own
-def test_the_first_week_needs_no_knowledge_that_is_not_in_the_message_before(project: Project) -> None:
-    week, place = Week(project), project.directory
+@pytest.mark.timeout(600)  # forty commands
+def test_the_first_week_needs_no_knowledge_that_is_not_in_the_message_before(daemon: Project) -> None:
+    week, place = Week(daemon), daemon.directory
     trust = f"toolcell trust {place}"
 
     # A decorator's limit, in a new project: held, and every surface says so.
-    project.tool("hog", HOG % 2)
-    failed = project.run_program("", "call", "hog")
+    daemon.tool("hog", HOG % 2)
+    failed = daemon.run_program("", "call", "hog")
     assert "Its file_size of 3GiB is held until it is trusted." in failed.err
     for words in (["tools", "hog"], ["check"], ["explain", "hog"], ["trust", "--show"]):
-        done = project.run(*words)
+        done = daemon.run(*words)
         assert "file_size 3GiB" in " ".join(f"{done.out} {done.err}".split()), (words, done)
     assert week.follow(failed) == [trust]
     assert week.says("hog") == str(2 * 2**30)
 
     # It needs more than its file says.
-    project.tool("hog", HOG % 5)
-    failed = project.run_program("", "call", "hog")
+    daemon.tool("hog", HOG % 5)
+    failed = daemon.run_program("", "call", "hog")
     assert week.follow(failed) == ["toolcell config set tool.hog.file_size 6GiB"]
     assert week.says("hog") == str(5 * 2**30)
 
     # A file that cannot be loaded when the project is trusted; then its package is installed.
     environment = week.environment(".venv")
-    project.tool("a", IMPORTS % "a")
-    week.follow(project.run("call", "a"))
-    assert project.run("call", "a").code != 0
+    daemon.tool("a", IMPORTS % "a")
+    week.follow(daemon.run("call", "a"))
+    assert daemon.run("call", "a").code != 0
     week.package(environment)
     failed = week.waits(
         "a", f"a is new since {place} was trusted: .toolcell/tools/a.py could not be loaded then", trust
     )
     assert week.follow(failed) == [trust]
     assert week.says("a") == ".venv"
-    assert "is new since" not in project.run("check").err
+    assert "is new since" not in daemon.run("check").err
 
     # A second file of the trusted project.
-    project.tool("b", IMPORTS % "b")
+    daemon.tool("b", IMPORTS % "b")
     failed = week.waits("b", f".toolcell/tools/b.py is new since {place} was trusted", trust)
     week.follow(failed)
     assert week.says("b") == ".venv"
@@ -129,26 +143,26 @@ def test_the_first_week_needs_no_knowledge_that_is_not_in_the_message_before(pro
         path = place / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(IMPORTS % path.stem)
-        failed = project.run("call", f"./{name}")
+        failed = daemon.run("call", f"./{name}")
         assert f"{name} is new since {place} was trusted" in failed.err
-        assert f"toolcell trust {path}" in project.run("check", f"./{name}").out
+        assert f"toolcell trust {path}" in daemon.run("check", f"./{name}").out
         assert week.follow(failed) == [f"toolcell trust {path}"]
         assert week.says(f"./{name}") == ".venv"
     assert week.says("b") == ".venv"
 
     # A script block: its packages are shown before they are granted.
-    project.tool("s", SCRIPT % ("no-such-package-anywhere", "s"))
+    daemon.tool("s", SCRIPT % ("no-such-package-anywhere", "s"))
     failed = week.waits("s", f".toolcell/tools/s.py is new since {place} was trusted", trust)
     assert "Held until it is trusted: the packages no-such-package-anywhere." in failed.err
     assert "the packages no-such-package-anywhere" in " ".join(
-        project.run("trust", "--show").out.split()
+        daemon.run("trust", "--show").out.split()
     ).replace("s.py: ", "")
-    (project.tools / "s.py").unlink()
+    (daemon.tools / "s.py").unlink()
 
     # Another interpreter for the project.
     other = week.environment("other")
     week.package(other)
-    assert project.run("config", "set", "source.project.python", f"{other}/bin/python").code == 0
+    assert daemon.run("config", "set", "source.project.python", f"{other}/bin/python").code == 0
     failed = week.waits(
         "b", f"{place} was trusted with another interpreter; now it is {other}/bin/python", trust
     )
@@ -158,10 +172,10 @@ def test_the_first_week_needs_no_knowledge_that_is_not_in_the_message_before(pro
     # The project is moved.
     moved = place.with_name("moved elsewhere")
     shutil.move(place, moved)
-    project.directory = moved
-    project.tools = moved / ".toolcell" / "tools"
-    assert project.run("config", "set", "source.project.python", ".venv/bin/python").code == 0
-    failed = project.run("call", "b")
+    daemon.directory = moved
+    daemon.tools = moved / ".toolcell" / "tools"
+    assert daemon.run("config", "set", "source.project.python", ".venv/bin/python").code == 0
+    failed = daemon.run("call", "b")
     assert f"{moved} is not trusted" in failed.err
     assert week.follow(failed) == [f"toolcell trust '{moved}'"]
     assert week.says("b") == ".venv"
@@ -169,43 +183,43 @@ def test_the_first_week_needs_no_knowledge_that_is_not_in_the_message_before(pro
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # the same
-def test_a_hostile_project_gains_nothing_by_a_file_that_is_trusted_by_its_path(project: Project) -> None:
-    week, place = Week(project), project.directory
+def test_a_hostile_project_gains_nothing_by_a_file_that_is_trusted_by_its_path(daemon: Project) -> None:
+    week, place = Week(daemon), daemon.directory
     week.package(week.environment(".venv"))
-    project.tool("known", IMPORTS % "known")
-    assert project.run("trust", "--yes").code == 0
+    daemon.tool("known", IMPORTS % "known")
+    assert daemon.run("trust", "--yes").code == 0
     (place / "outside.py").write_text(IMPORTS % "outside")
-    assert project.run("trust", "--yes", "./outside.py").code == 0
+    assert daemon.run("trust", "--yes", "./outside.py").code == 0
 
     # A trust by path covers that file alone, and takes nothing else along.
-    project.tool("evil", IMPORTS % "evil")
+    daemon.tool("evil", IMPORTS % "evil")
     (place / "beside.py").write_text(IMPORTS % "beside")
-    assert project.run("call", "evil").code != 0
-    assert project.run("call", "./beside.py").code != 0
-    assert project.run("trust", "--yes", "./outside.py").code == 0
-    assert project.run("call", "evil").code != 0
+    assert daemon.run("call", "evil").code != 0
+    assert daemon.run("call", "./beside.py").code != 0
+    assert daemon.run("trust", "--yes", "./outside.py").code == 0
+    assert daemon.run("call", "evil").code != 0
     assert week.says("known") == ".venv"
 
     # Another tool in it is asked about, as in any other file.
     (place / "outside.py").write_text(IMPORTS % "outside" + (IMPORTS % "second"))
-    failed = project.run("call", "./outside.py:second")
+    failed = daemon.run("call", "./outside.py:second")
     assert failed.code != 0
 
     # Nor does a file of another directory stand for that of the project: its own project counts.
     strange = place.with_name("strange")
     strange.mkdir()
     (strange / "outside.py").write_text(IMPORTS % "outside")
-    failed = project.run("call", str(strange / "outside.py"))
+    failed = daemon.run("call", str(strange / "outside.py"))
     assert f"{strange} is not trusted" in failed.err or "No module named" in failed.err
     assert failed.code != 0
 
     # A pin is not widened by one file.
-    assert project.run("trust", "--yes", "--digest").code == 0
-    refused = project.run("trust", "--yes", "./outside.py")
+    assert daemon.run("trust", "--yes", "--digest").code == 0
+    refused = daemon.run("trust", "--yes", "./outside.py")
     assert (refused.code, "cannot be added to" in refused.err) == (3, True)
-    assert project.run("call", "./outside.py").code != 0
-    project.tool("known", IMPORTS.replace("Name", "Steal") % "known")
-    assert f"has other code than {place} was trusted with" in project.run("call", "known").err
+    assert daemon.run("call", "./outside.py").code != 0
+    daemon.tool("known", IMPORTS.replace("Name", "Steal") % "known")
+    assert f"has other code than {place} was trusted with" in daemon.run("call", "known").err
 
 
 @pytest.mark.slow

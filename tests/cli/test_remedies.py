@@ -8,11 +8,14 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.cli.conftest import Project
+from tests.cli.conftest import Project, user_daemon
+from tests.daemons import RunningDaemon, kept, renewed
 
 import toolcelld
 
@@ -105,6 +108,24 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
 }
 
 
+@pytest.fixture(scope="module")
+def lasting_daemon() -> Iterator[RunningDaemon]:
+    """A user's daemon that has the variable of these tests."""
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as home:
+        daemon = user_daemon(Path(home))
+        daemon.environment["MINE"] = "of the daemon"
+        with kept(daemon):
+            daemon.start()
+            yield daemon
+
+
+@pytest.fixture
+def project(lasting_daemon: RunningDaemon) -> Iterator[Project]:
+    """A project whose user's daemon runs."""
+    with renewed(lasting_daemon):
+        yield Project(lasting_daemon.directory, lasting_daemon.project)
+
+
 def makers() -> set[tuple[str, str]]:
     """The functions that make such a command, each with its module."""
     root = Path(toolcelld.__file__).parent
@@ -138,17 +159,17 @@ def test_a_command_that_a_message_names_mends_what_it_is_about(project: Project,
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    environment = {"MINE": "of the daemon"}
-    failed = project.run(*case.fails, env=environment)
+    assert project.run("reload").code == 0
+    failed = project.run(*case.fails)
     assert case.says in failed.out + failed.err, failed
     commands = COMMAND.findall(failed.out + failed.err)
     assert commands, failed
     for command in commands:
         before, after = case.real
         typed = command.replace(before, after.format(home=project.home)) if before else command
-        done = project.run(*shlex.split(typed), env=environment)
+        done = project.run(*shlex.split(typed))
         assert done.code == 0, (typed, done)
-    done = project.run(*(case.works or case.fails), env=environment)
+    done = project.run(*(case.works or case.fails))
     assert done.code == 0, done
     assert case.says not in done.out + done.err
 
@@ -173,25 +194,24 @@ def test_a_variable_that_an_import_wants_is_given_by_the_commands_that_explain_n
         "user" if source == "user" else "project",
         f"import os\nMINE = os.environ['MINE']\n{plain('return MINE')}",
     )
-    environment = {"MINE": "of the daemon"}
     if source == "trusted":
-        assert project.run("trust", "--yes", env=environment).code == 0
-    failed = project.run("check", env=environment)
+        assert project.run("trust", "--yes").code == 0
+    failed = project.run("check")
     assert failed.code != 0
     (explain,) = re.findall(r"toolcell (explain .*)", failed.out)
-    explained = project.run(*shlex.split(explain), env=environment)
+    explained = project.run(*shlex.split(explain))
     commands = NEXT.findall(explained.out)
     assert len(commands) == (1 if source == "user" else 2), explained
     for command in commands:
         if " trust " in command and source == "trusted":
-            asked = project.run("trust", "--show", env=environment).out
+            asked = project.run("trust", "--show").out
             assert "t.py asks for more than when" in asked
             assert ".toolcell/tools/t.py: the variable MINE" in asked
         words = shlex.split(command)[1:]
-        done = project.run(*words, *(["--yes"] if words[0] == "trust" else []), env=environment)
+        done = project.run(*words, *(["--yes"] if words[0] == "trust" else []))
         assert done.code == 0, (command, done)
-    assert project.run("check", env=environment).code == 0
-    assert project.run(*CALL, env=environment).out == "of the daemon\n"
+    assert project.run("check").code == 0
+    assert project.run(*CALL).out == "of the daemon\n"
 
 
 AT_IMPORT = {
