@@ -280,33 +280,31 @@ ENDS = """
 """
 
 
+ENDINGS = {
+    "exit": "crashed exit 3",
+    "executes": "crashed exit 0",
+    "has a sibling": "ok",
+    "as if it had finished": "crashed protocol",
+    "segfault": "crashed SIGSEGV",
+    "hangs at exit": "ok",
+    "leaves": "ok",
+    "works on": "ok",
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "ending"),
-    [
-        ("exit", "crashed exit 3"),
-        ("executes", "crashed exit 0"),
-        ("has a sibling", "ok"),
-        ("as if it had finished", "crashed protocol"),
-        ("segfault", "crashed SIGSEGV"),
-        ("hangs at exit", "ok"),
-        ("leaves", "ok"),
-        ("works on", "ok"),
-    ],
-)
 @pytest.mark.parametrize("profile", PROFILES)
-async def test_what_ends_differently_takes_its_cell_with_it(
-    daemon: RunningDaemon, profile: str, how: str, ending: str
-) -> None:
+async def test_what_ends_differently_takes_its_cell_with_it(daemon: RunningDaemon, profile: str) -> None:
     configure(daemon, profile)
     daemon.configure("[daemon]\nabort_grace = 0.3\n")
     write(daemon, ENDS)
     async with daemon.connect() as session:
-        outcome = await session.call("t", {"how": how})
-        assert await workers(daemon) == []  # already: the outcome comes when its cell is empty
-        after = await session.call("t", {"how": "nothing"})
-    assert f"{outcome.kind} {outcome.cause or ''}".strip() == ending, outcome
-    assert after.text == "nothing"
+        for how, ending in ENDINGS.items():
+            outcome = await session.call("t", {"how": how})
+            assert await workers(daemon) == [], how  # already: the outcome comes when its cell is empty
+            after = await session.call("t", {"how": "nothing"})
+            assert f"{outcome.kind} {outcome.cause or ''}".strip() == ending, (how, outcome)
+            assert after.text == "nothing", how
 
 
 async def test_an_abort_reaches_the_process_of_the_call(daemon: RunningDaemon) -> None:
