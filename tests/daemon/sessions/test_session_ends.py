@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import grpc.aio
 import pytest
@@ -25,6 +25,9 @@ STEPS_MAX: Final = 40
 
 REPEATED: Final = "again"
 """The id of calls that are sent more than once; they are told as often."""
+
+
+Ending: TypeAlias = Callable[[Stage, Line], Awaitable[None]]
 
 
 class Resumed(NamedTuple):
@@ -77,7 +80,7 @@ async def lose_workers(stage: Stage, line: Line) -> None:
     line.break_off()
 
 
-ENDINGS: Final[tuple[Callable[[Stage, Line], Awaitable[None]], ...]] = (
+ENDINGS: Final[tuple[Ending, ...]] = (
     close, linger_out, abort, drain, answer, lose_workers,
 )  # fmt: skip
 
@@ -141,10 +144,22 @@ async def all_have_ended(stage: Stage) -> None:
         assert len(stage.sessions.all) == 1
 
 
+def chosen(state: str, share: int) -> Iterator[tuple[str, Resumed | None, Ending]]:
+    """Every `share`th way of a break, a resumption and an ending, others for each state.
+
+    With a sixth, each state has every break with every resumption, and all states together have every pair of ways.
+    """
+    ways = itertools.product(enumerate(BREAKS), enumerate(RESUMED), enumerate(ENDINGS))
+    for (i, how), (j, resumed), (k, ending) in ways:
+        if (i + j + k + STATES.index(state)) % share == 0:
+            yield how, resumed, ending
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("share", [6, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("state", STATES)
-async def test_a_session_ends_from_every_state_of_a_call_whoever_resumes_it(state: str) -> None:
-    for how, resumed, ending in itertools.product(BREAKS, RESUMED, ENDINGS):
+async def test_a_session_ends_from_every_state_of_a_call_whoever_resumes_it(state: str, share: int) -> None:
+    for how, resumed, ending in chosen(state, share):
         async with staged() as stage:
             line = stage.attach(answers=True, services=True)
             await stage.settle()
@@ -166,6 +181,14 @@ async def test_a_session_ends_from_every_state_of_a_call_whoever_resumes_it(stat
                     assert [*endings_told(stage).values()] == ["c-1"]
             except AssertionError as error:
                 raise AssertionError(f"{how}, {resumed}, {ending.__name__}") from error
+
+
+def test_a_sixth_of_the_ways_has_every_pair_of_them() -> None:
+    found = [way for state in STATES for way in chosen(state, 6)]
+    for pair in itertools.combinations((BREAKS, RESUMED, ENDINGS), 2):
+        places = [(BREAKS, RESUMED, ENDINGS).index(each) for each in pair]
+        assert {tuple(way[place] for place in places) for way in found} == set(itertools.product(*pair))
+    assert len(found) * 6 == sum(1 for state in STATES for _ in chosen(state, 1))
 
 
 async def test_nothing_is_obeyed_of_a_stream_that_another_one_has_replaced() -> None:
