@@ -27,7 +27,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -297,10 +297,45 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         names.insert(names.index("the_world_is_as_before") + 1, "no_task_is_left")
 
 
+LONGEST: Final = (
+    "first_hour/test_first_hour.py",
+    "process/test_typescript_told.py",
+    "process/test_import_time.py",
+    "process/test_typescript.py",
+    "process/test_process_state.py",
+    "process/test_typescript_schemas.py",
+    "process/test_environments.py",
+    "process/test_spawned.py",
+    "process/test_typescript_files.py",
+    "process/test_script_places.py",
+    "cli/authoring/test_prepare.py",
+    "cli/calls/test_quick.py",
+    "adapters/copilot/test_copilot.py",
+    "adapters/claude/test_claude.py",
+    "adapters/test_gateway.py",
+    "adapters/test_mcp_install.py",
+    "adapters/test_mcp_http.py",
+)
+"""The files of tests that take longest; if one of them began last, all other processes would wait for its end."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest; all others stay in their order."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def pytest_collection() -> None:
+    """Search for no garbage while tests are collected: nearly all that is made then stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Take what the collection has made out of every search for garbage; the checks above make one for most tests."""
     if signal.getitimer(signal.ITIMER_REAL)[0]:
         raise pytest.UsageError("A test module sets an alarm as it is imported, which ends a slow collection.")
+    gc.enable()
     gc.collect()
     gc.freeze()
 
