@@ -24,13 +24,13 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import anyio
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.shared.memory import create_client_server_memory_streams
-from tests.daemons import ROOMY, RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell._extras import install_command
 from toolcell.adapters.mcp import HostContext, HostLink, tool_call
@@ -157,12 +157,10 @@ def deaf(context: ToolContext) -> None:
 
 
 @pytest.fixture
-def served(make_daemon: Callable[[], RunningDaemon]) -> RunningDaemon:
+def served(daemon: RunningDaemon) -> RunningDaemon:
     """A daemon that is impatient with tools that do not stop, and a project with tools."""
-    daemon = make_daemon()
-    daemon.config.write_text(f'{ROOMY.format(directory=daemon.directory)}\n[daemon]\nabort_grace = "200ms"\n')
     daemon.tool("kit", TOOLS)
-    daemon.start()
+    daemon.configure('\n[daemon]\nabort_grace = "200ms"\n')
     return daemon
 
 
@@ -309,36 +307,36 @@ async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: 
         ),  # our own limit of bytes, and the note; the usual one of lines
     ],
 )
-@pytest.mark.parametrize("width", [0, 60], ids=["many lines", "many bytes"])
 async def test_a_host_reads_on_what_was_cut_and_never_cuts_itself(
-    served: RunningDaemon, era: str, name: str, bytes_max: int, lines_max: int | None, width: int
+    served: RunningDaemon, era: str, name: str, bytes_max: int, lines_max: int | None
 ) -> None:
-    whole = "\n".join(f"line {number}".ljust(width, ".") for number in range(5000)).encode()
-    info = types.Implementation(name=name, version="1")
-    async with host(served, era, client_info=info) as client:
-        cut = await client.call_tool("kit_long", {"width": width})
-        assert not cut.is_error
-        shown = "".join(block.text for block in cut.content if isinstance(block, types.TextContent))
-        assert len(shown.encode()) <= bytes_max
-        assert lines_max is None or len(shown.splitlines()) <= lines_max
-        kept, cut_here, _ = shown.partition("\n\n[truncated: ")
-        assert cut_here
-        assert whole.startswith(kept.encode())
-        found = re.search(r'toolcell_read_output\(output_id="(o-[^"]+)", start=0\)', shown)
-        assert found
+    def fits(text: str) -> bool:
+        return len(text.encode()) <= bytes_max and (lines_max is None or len(text.splitlines()) <= lines_max)
 
-        read, start = b"", 0
-        while start < len(whole):
-            answer = text(
-                await client.call_tool("toolcell_read_output", {"output_id": found[1], "start": start})
-            )
-            assert len(answer.encode()) <= bytes_max
-            assert lines_max is None or len(answer.splitlines()) <= lines_max
-            head, part = answer.split("\n", 1)
-            next_start = re.search(r"start=(\d+)", head)
-            assert next_start
-            read, start = read + part.encode(), int(next_start[1])
-        assert read == whole
+    async with host(served, era, client_info=types.Implementation(name=name, version="1")) as client:
+        for width in (0, 60):  # many lines, and many bytes
+            whole = "\n".join(f"line {number}".ljust(width, ".") for number in range(5000)).encode()
+            cut = await client.call_tool("kit_long", {"width": width})
+            assert not cut.is_error
+            shown = "".join(block.text for block in cut.content if isinstance(block, types.TextContent))
+            assert fits(shown)
+            kept, cut_here, _ = shown.partition("\n\n[truncated: ")
+            assert cut_here
+            assert whole.startswith(kept.encode())
+            found = re.search(r'toolcell_read_output\(output_id="(o-[^"]+)", start=0\)', shown)
+            assert found
+
+            read, start = b"", 0
+            while start < len(whole):
+                answer = text(
+                    await client.call_tool("toolcell_read_output", {"output_id": found[1], "start": start})
+                )
+                assert fits(answer)
+                head, part = answer.split("\n", 1)
+                next_start = re.search(r"start=(\d+)", head)
+                assert next_start
+                read, start = read + part.encode(), int(next_start[1])
+            assert read == whole
 
         wrong = await client.call_tool("toolcell_read_output", {"output_id": "o-unknown"})
         assert wrong.is_error
@@ -577,14 +575,12 @@ async def test_an_answer_to_a_call_that_has_ended_is_told_so(served: RunningDaem
         assert "has ended" in text(again)
 
 
-@pytest.mark.parametrize(
-    "state", ["", "roots", "roots.1", "c-0123456789abcdef", "c-0123456789abcdef.1.00", "\xe9", "."]
-)
-async def test_a_state_that_was_made_elsewhere_is_refused(served: RunningDaemon, state: str) -> None:
+async def test_a_state_that_was_made_elsewhere_is_refused(served: RunningDaemon) -> None:
     async with host(served, "2026-07-28") as client:
-        with pytest.raises(MCPError) as refused:
-            await client.call_tool("kit_asks", request_state=state)
-    assert refused.value.error.code == types.INVALID_PARAMS
+        for state in ("", "roots", "roots.1", "c-0123456789abcdef", "c-0123456789abcdef.1.00", "\xe9", "."):
+            with pytest.raises(MCPError) as refused:
+                await client.call_tool("kit_asks", request_state=state)
+            assert refused.value.error.code == types.INVALID_PARAMS, state
 
 
 async def test_calls_run_side_by_side(served: RunningDaemon) -> None:
@@ -863,6 +859,8 @@ def test_a_daemon_of_another_protocol_under_a_running_bridge_is_told_with_what_t
                 r"speaks protocol 1 \(version [^)]+\), this daemon protocol 2 \(version 9\.0\.0\)", said
             )
             assert said.endswith("start the agent again, which still runs the older one")
+    del served.environment["PYTHONPATH"]
+    served.stop()  # the next test has a daemon of this version again
 
 
 @pytest.mark.parametrize("end", [None, signal.SIGINT, signal.SIGTERM], ids=["eof", "SIGINT", "SIGTERM"])
@@ -908,31 +906,29 @@ def waiting(descriptor: int) -> int:
     return count
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (b"hello?", types.PARSE_ERROR),
-        (b"\xff\xfe{", types.PARSE_ERROR),
-        (b"[1, 2", types.PARSE_ERROR),
-        (b'{"jsonrpc": "2.0", "method": "x"' + b"[" * 100_000, types.PARSE_ERROR),
-        (b"[]", types.INVALID_REQUEST),
-        (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', types.INVALID_REQUEST),
-        (b'"tools/list"', types.INVALID_REQUEST),
-    ],
+NO_MESSAGES: Final = (
+    (b"hello?", types.PARSE_ERROR),
+    (b"\xff\xfe{", types.PARSE_ERROR),
+    (b"[1, 2", types.PARSE_ERROR),
+    (b'{"jsonrpc": "2.0", "method": "x"' + b"[" * 100_000, types.PARSE_ERROR),
+    (b"[]", types.INVALID_REQUEST),
+    (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', types.INVALID_REQUEST),
+    (b'"tools/list"', types.INVALID_REQUEST),
 )
-def test_a_line_that_is_no_message_is_answered_and_the_next_one_too(
-    served: RunningDaemon, line: bytes, code: int
-) -> None:
+
+
+def test_a_line_that_is_no_message_is_answered_and_the_next_one_too(served: RunningDaemon) -> None:
     with wire(served) as bridge:
         assert bridge.process.stdin is not None
-        bridge.process.stdin.write(b"\n \n" + line + b"\n")
-        bridge.call(1, "kit_echo", text="still there")
-        answers = [bridge.receive(), bridge.receive()]
-    assert [answer["error"]["code"] for answer in answers if "error" in answer] == [code]
-    (refused,) = [answer for answer in answers if "error" in answer]
-    assert refused["id"] is None
-    (done,) = [answer for answer in answers if "result" in answer]
-    assert done["result"]["content"][0]["text"] == "still there"
+        for number, (line, code) in enumerate(NO_MESSAGES, 1):
+            bridge.process.stdin.write(b"\n \n" + line + b"\n")
+            bridge.call(number, "kit_echo", text="still there")
+            answers = [bridge.receive(), bridge.receive()]
+            assert [answer["error"]["code"] for answer in answers if "error" in answer] == [code], line
+            (refused,) = [answer for answer in answers if "error" in answer]
+            assert refused["id"] is None
+            (done,) = [answer for answer in answers if "result" in answer]
+            assert done["result"]["content"][0]["text"] == "still there"
 
 
 def test_without_a_daemon_the_host_is_told_what_to_do(make_daemon: Callable[[], RunningDaemon]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from mcp import MCPError, types
 from tests.adapters.test_mcp_bridge import host, text
-from tests.daemons import ROOMY, RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell import ToolError
 from toolcell.adapters.mcp.convert import REQUESTS_MAX, requests_of
@@ -63,12 +62,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def served(make_daemon: Callable[[], RunningDaemon]) -> RunningDaemon:
+def served(daemon: RunningDaemon) -> RunningDaemon:
     """A daemon, and a project with tools that ask."""
-    daemon = make_daemon()
-    daemon.config.write_text(ROOMY.format(directory=daemon.directory))
     daemon.tool("kit", TOOLS)
-    daemon.start()
     return daemon
 
 

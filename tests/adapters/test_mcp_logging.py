@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from fastmcp.client.transports import StdioTransport
 from mcp import types
 from mcp.shared.exceptions import MCPDeprecationWarning
 from tests.adapters.test_mcp_bridge import SECONDS_MAX, command, environment, host, text
-from tests.daemons import ROOMY, RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.adapters.mcp.log_records import LEVELS, RECORDS_MAX, LogRecords
 from toolcell.client import Log
@@ -76,12 +75,9 @@ SAID = [
 
 
 @pytest.fixture
-def served(make_daemon: Callable[[], RunningDaemon]) -> RunningDaemon:
+def served(daemon: RunningDaemon) -> RunningDaemon:
     """A daemon, and a project with tools that log."""
-    daemon = make_daemon()
-    daemon.config.write_text(ROOMY.format(directory=daemon.directory))
     daemon.tool("kit", TOOLS)
-    daemon.start()
     return daemon
 
 
@@ -101,23 +97,26 @@ class Heard:
         return [(params.level, params.data) for params in self.records]
 
 
+FIRST: tuple[tuple[types.LoggingLevel | None, int], ...] = (
+    (None, 1), ("debug", 0), ("info", 1), ("notice", 2), ("error", 3), ("alert", 5),
+)  # fmt: skip
+"""Levels that a host wants, one after the other, and the first record that it hears then."""
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("level", "first"), [(None, 1), ("debug", 0), ("info", 1), ("notice", 2), ("error", 3), ("alert", 5)]
-)
-async def test_a_host_that_shook_hands_hears_what_its_level_lets_through(
-    served: RunningDaemon, level: types.LoggingLevel | None, first: int
-) -> None:
+async def test_a_host_that_shook_hands_hears_what_its_level_lets_through(served: RunningDaemon) -> None:
     heard = Heard()
     async with host(served, "legacy", logging_callback=heard) as client:
         assert client.server_capabilities is not None
         assert client.server_capabilities.logging is not None
-        if level is not None:
-            with pytest.warns(MCPDeprecationWarning):
-                await client.set_logging_level(level)  # pyright: ignore[reportDeprecated]  # hosts do it
-        await client.call_tool("kit_logs")
-        assert heard.said == SAID[first:]
-        assert {record.logger for record in heard.records} <= {"kit_logs"}
+        for level, first in FIRST:
+            heard.records.clear()
+            if level is not None:
+                with pytest.warns(MCPDeprecationWarning):
+                    await client.set_logging_level(level)  # pyright: ignore[reportDeprecated]  # hosts do it
+            await client.call_tool("kit_logs")
+            assert heard.said == SAID[first:], level
+            assert {record.logger for record in heard.records} <= {"kit_logs"}
 
 
 @pytest.mark.anyio

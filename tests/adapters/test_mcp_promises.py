@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import jsonschema  # type: ignore[import-untyped]  # comes with the MCP SDK, wit
 import pytest
 from mcp import types
 from tests.adapters.test_mcp_bridge import command, environment, host
-from tests.daemons import ROOMY, RunningDaemon
+from tests.daemons import RunningDaemon
 from tests.process.test_values import STREAMS
 
 pytestmark = pytest.mark.anyio
@@ -191,16 +190,14 @@ def source(head: str, decorator: str, library: str) -> str:
 
 
 @pytest.fixture
-def served(make_daemon: Callable[[], RunningDaemon]) -> RunningDaemon:
+def served(daemon: RunningDaemon) -> RunningDaemon:
     """A daemon with the same tools in every library."""
-    daemon = make_daemon()
     # The SDK's own types are imported by every worker of its file, which takes a second where nothing else runs.
-    daemon.config.write_text(ROOMY.format(directory=daemon.directory) + '[daemon]\nload_timeout = "40s"\n')
+    daemon.configure('[daemon]\nload_timeout = "40s"\n')
     for library, (head, decorator) in LIBRARIES.items():
         (daemon.project / ".toolcell" / "tools" / f"{library}.py").write_text(
             source(head, decorator, library)
         )
-    daemon.start()
     daemon.describe()
     return daemon
 

@@ -7,7 +7,7 @@ so that a call which returns is a call whose value was right.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from fastmcp import Client as FastClient
 from fastmcp.client.transports import StdioTransport
 from mcp import types
 from tests.adapters.test_mcp_bridge import SECONDS_MAX, command, environment, host
-from tests.daemons import ROOMY, RunningDaemon
+from tests.daemons import RunningDaemon
 
 pytestmark = pytest.mark.anyio
 
@@ -154,12 +154,9 @@ def steps() -> list[int]:
 
 
 @pytest.fixture
-def served(make_daemon: Callable[[], RunningDaemon]) -> RunningDaemon:
+def served(daemon: RunningDaemon) -> RunningDaemon:
     """A daemon, and a project with tools that return values of many kinds."""
-    daemon = make_daemon()
-    daemon.config.write_text(ROOMY.format(directory=daemon.directory))
     daemon.tool("kit", TOOLS)
-    daemon.start()
     return daemon
 
 

@@ -202,7 +202,9 @@ async def test_progress_is_in_the_timeline_and_not_in_the_conversation(
         assert await copilot.use(Use("kit_steps", {"count": 3})) == ["3 steps"]
         said = [event for event in events if isinstance(event.data, SessionInfoData)]
         lines = [event.data.message for event in said if isinstance(event.data, SessionInfoData)]
-        assert lines == [f"kit_steps: {n}/3 step {n}" for n in (1, 2, 3)]
+        # A step that comes while the one before it waits to be sent takes its place.
+        assert lines[-1] == "kit_steps: 3/3 step 3"
+        assert lines == sorted({f"kit_steps: {n}/3 step {n}" for n in (1, 2, 3)} & {*lines})
         assert all(event.ephemeral for event in said)
         assert "step 2" not in json.dumps(copilot.model.script.requests[-1])
 
@@ -215,7 +217,7 @@ from toolcell import ToolContext, tool
 def grows(context: ToolContext) -> str:
     for number in range(10):
         context.update(f"first\\nline {number}\\n")
-        time.sleep(0.1)  # longer than what is joined into one update
+        time.sleep(0.1)  # mostly longer than what is joined into one update
     return "grown"
 """
 
@@ -229,9 +231,9 @@ async def test_a_partial_result_is_a_line_in_the_timeline_and_not_one_for_each_u
         async with start(kit, on_event=events.append) as copilot:
             assert await copilot.use(Use("grows", {})) == ["grown"]
             lines = [event.data.message for event in events if isinstance(event.data, SessionInfoData)]
-            assert lines[0] == "grows: line 0"
+            assert re.fullmatch(r"grows: line \d", lines[0])
             assert len(lines) < 10
-            assert "line 0" not in json.dumps(copilot.model.script.requests[-1])
+            assert lines[0].removeprefix("grows: ") not in json.dumps(copilot.model.script.requests[-1])
     finally:
         file.unlink()
 
