@@ -148,8 +148,9 @@ class Served:
         return self.host.on_request(number, method, params)
 
 
-def exit_broken(broken: ServerBroken) -> NoReturn:
-    """End this process because its server does what is no MCP; the cell ends the server."""
+def exit_broken(connection: Connection, broken: ServerBroken) -> NoReturn:
+    """End this process because its server does what is no MCP; the server is ended before it can have the last word."""
+    connection.kill()
     print(broken, file=sys.stderr, flush=True)
     os._exit(BROKEN_STATUS)
 

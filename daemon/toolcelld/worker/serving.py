@@ -183,9 +183,9 @@ class Serving:
         except ServerExited as exited:
             exit_as(exited)
         except ServerBroken as broken:
-            exit_broken(broken)
+            exit_broken(self._connection, broken)
         except RpcError as error:  # of its greeting
-            exit_broken(ServerBroken(str(error)))
+            exit_broken(self._connection, ServerBroken(str(error)))
         self._calls[number] = _Call(message.seq, tool, updates)
         self._entitle(f"{message.tool} {message.context['call_id']}")
 
@@ -209,7 +209,7 @@ class Serving:
             try:
                 call.ping = self._connection.cancel(number, reason)
             except ServerBroken as broken:
-                exit_broken(broken)
+                exit_broken(self._connection, broken)
 
     # From the server
 
@@ -219,7 +219,7 @@ class Serving:
         except ServerExited as exited:
             exit_as(exited)  # it is read only while it has calls
         except ServerBroken as broken:
-            exit_broken(broken)
+            exit_broken(self._connection, broken)
 
     def _report_ended(self) -> None:
         """Report the calls that the server has answered, and those that were cancelled long enough ago."""
