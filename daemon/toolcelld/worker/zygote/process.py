@@ -28,12 +28,16 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from toolcelld import linux, titles
+from toolcelld.sandbox.policy import Enclosure
 from toolcelld.sandbox.setup import ForkHooks, Plan
 from toolcelld.worker import keeper
 from toolcelld.worker.zygote.holes import fill_holes
+from toolcelld.worker.zygote.immortal import is_supported, make_immortal
+from toolcelld.worker.zygote.packing import pack
+from toolcelld.worker.zygote.trial import Trial
 from toolcelld.worker.zygote.warm_up import warm_up
 
 MESSAGE_BYTES_MAX: Final = 4096
@@ -96,14 +100,16 @@ class _Zygote:
             signal.signal(number, signal.SIG_IGN)  # keepers inherit it; a worker has the defaults
         linux.drop_bounding_set()
         warm_up()
+        immortal = immortal and is_supported()
+        trial = Trial(self._try_cell) if immortal else None
         # Objects that exist now exist in every worker. Neither the garbage collector nor counts of references should
         # write to them there, as the kernel would copy their pages. Nor are other objects put between them.
         gc.collect()
-        if immortal:
-            from toolcelld.worker.zygote.immortal import make_immortal
-
+        self._kept: list[object] = [fill_holes()]
+        if trial is not None:
+            self._kept.append(pack(trial.entered()))
             make_immortal()
-        self._filling = fill_holes()
+            self._kept.append(fill_holes())  # what was freed meanwhile
         gc.freeze()
 
     def run(self) -> None:
@@ -129,15 +135,7 @@ class _Zygote:
             return False
         request = json.loads(data)
         cell_id = request["id"]
-        plan = Plan(
-            descriptors=descriptors,
-            zygote_pid=os.getpid(),
-            enclosure=request["enclosure"],
-            host_network=request["host_network"],
-            roots=self._roots,
-            fork_hooks=self._fork_hooks,
-            imported_last=next(reversed(sys.modules)),
-        )
+        plan = self._plan(descriptors, request["enclosure"], host_network=request["host_network"])
         try:
             pid = os.fork()
         except OSError as error:
@@ -154,6 +152,20 @@ class _Zygote:
         for number in descriptors:
             os.close(number)
         return True
+
+    def _plan(self, descriptors: Sequence[int], enclosure: Enclosure, *, host_network: bool = False) -> Plan:
+        return Plan(
+            descriptors=descriptors,
+            zygote_pid=os.getpid(),
+            enclosure=enclosure,
+            host_network=host_network,
+            roots=self._roots,
+            fork_hooks=self._fork_hooks,
+            imported_last=next(reversed(sys.modules)),
+        )
+
+    def _try_cell(self, descriptors: Sequence[int], enclosure: Enclosure) -> NoReturn:
+        keeper.keep(self._plan(descriptors, enclosure))
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
