@@ -24,7 +24,10 @@ LOWEST = 19
 CHANGES = {
     "timers": ["signal.alarm(30)", "signal.setitimer(signal.ITIMER_REAL, 30, 1)", "signal.setitimer(signal.ITIMER_VIRTUAL, 30)", "signal.setitimer(signal.ITIMER_PROF, 30)"],
     "standard streams": ["sys.stdout.close()", "sys.stderr.detach()", "io.TextIOWrapper(sys.stdout.buffer)"],
-    "file descriptors 0 to 2": ["os.close(0)", "os.close(1)", "os.dup2(os.open('/dev/null', os.O_WRONLY), 2)"],
+    "file descriptors 0 to 2": [
+        "os.close(0)", "os.close(1)", "os.dup2(os.open('/dev/null', os.O_WRONLY), 2)", "os.dup2(os.pipe()[1], 1)",
+        "os.dup2(os.open('/dev/null', os.O_WRONLY | os.O_APPEND), 1)", "os.dup2(os.open('/dev/zero', os.O_RDONLY), 0)",
+    ],
     "resource limits": [
         "resource.setrlimit(resource.RLIMIT_NOFILE, (16, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))",
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))",
@@ -37,7 +40,7 @@ CHANGES = {
         "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]) and None or os.kill(os.getpid(), signal.SIGUSR1)",
     ],
-    "signal handlers": ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.signal(signal.SIGALRM, print)", "signal.signal(signal.SIGRTMIN + 1, signal.SIG_IGN)", "signal.signal(signal.SIGINT, signal.SIG_DFL)"],
+    "signal handlers": ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.signal(signal.SIGALRM, print)", "signal.signal(signal.SIGRTMIN + 1, signal.SIG_IGN)", "__import__('_signal').signal(12, 1)", "signal.signal(signal.SIGINT, signal.SIG_DFL)"],
     "umask": ["os.umask(0o777)", "os.umask(0)"],
     "blocking mode of the descriptors": ["os.set_blocking(1, False)", "os.set_blocking(2, False)"],
     "processors": ["os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"],

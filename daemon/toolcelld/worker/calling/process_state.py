@@ -7,7 +7,8 @@ To read the limits takes longer than all other rows that are looked at before th
 imported `resource` (`warm_up`), and they are read where a tool has imported it.
 
 A row that cannot be put back with certainty is looked at before the result, because then the worker is replaced and the
-outcome has to say so. All others are put back after the result, so that the call does not wait for it.
+outcome has to say so. All others are put back after the result, so that the call does not wait for it. Nearly all calls
+change nothing, so a row says whether it is changed without a copy of its value.
 
 Module state is not in the table: variables and imported modules, the levels of loggers other than the root, generators of
 random numbers. It is the file's own, and `isolation` says which calls share it.
@@ -15,14 +16,14 @@ random numbers. It is the file's own, and `isolation` says which calls share it.
 
 from __future__ import annotations
 
+import _locale
 import _signal  # type: ignore[import-not-found, unused-ignore]  # signal.getsignal() makes an enum member of each result, which takes longer than all the rest
 import contextlib
 import faulthandler
+import fcntl
 import gc
 import io
-import locale
 import logging
-import operator
 import os
 import resource
 import signal
@@ -53,7 +54,12 @@ LIMITS: Final = (
 """Those that the calls of a tool can meet; each of the kernel's other eight would take its system call for nothing."""
 OWN: Final = (os.PRIO_PROCESS, 0)
 ENVIRONMENT: Final = os.environ
+# Its own dictionary of bytes: decoding each variable would take fifty times as long.
+_variables: Final[dict[bytes, bytes]] = vars(ENVIRONMENT)["_data"]
+_functions: Any = _signal
 _getsignal: Callable[[int], Any] = _signal.getsignal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+_setlocale: Callable[..., str] = _locale.setlocale
+_getitimer: Callable[[int], tuple[float, float]] = signal.getitimer
 
 
 class Row(NamedTuple):
@@ -65,12 +71,13 @@ class Row(NamedTuple):
     """Returns the value; two values of the same state are equal."""
     put_back: Callable[[Any], object] | None
     """Sets the value again; None where nothing can."""
+    is_changed: Callable[[Any], bool] | None = None
+    """Whether the state is another one than a value; None where that is to be seen by taking it. It copies nothing, so that
+    a call that changes nothing costs little."""
     certain: bool = True
     """Whether `put_back` always succeeds."""
     module: str = ""
     """It is imported where a tool can have changed it; empty where every tool can."""
-    differs: Callable[[Any, Any], bool] = operator.ne
-    """Whether a value, the first, is another state than that before."""
 
 
 class ProcessState:
@@ -79,25 +86,33 @@ class ProcessState:
     def __init__(self) -> None:
         kept = [(row, row.take()) for row in ROWS]
         self._certain = [
-            (row.take, row.put_back, before) for row, before in kept if row.certain and row.put_back
+            (row.take, row.is_changed, row.put_back, before)
+            for row, before in kept
+            if row.certain and row.put_back
         ]
-        self._uncertain = [(row, before) for row, before in kept if not (row.certain and row.put_back)]
+        self._uncertain = [
+            (row.take, row.is_changed, row, before)
+            for row, before in kept
+            if not (row.certain and row.put_back)
+        ]
 
     def lost(self) -> tuple[str, ...]:
         """Put back what may not succeed; return the names of the rows that are changed for good."""
-        return tuple(
-            row.name
-            for row, before in self._uncertain
-            if (not row.module or row.module in sys.modules)
-            and row.differs(row.take(), before)
-            and not _succeeds(row, before)
-        )
+        lost: tuple[str, ...] = ()
+        for take, is_changed, row, before in self._uncertain:
+            if row.module and row.module not in sys.modules:
+                continue
+            if (take() != before if is_changed is None else is_changed(before)) and not _succeeds(
+                row, before
+            ):
+                lost = (*lost, row.name)
+        return lost
 
     def put_back(self) -> bool:
         """Put back the rest; return False if that failed, and the process is not to have another call."""
         try:
-            for take, put_back, before in self._certain:
-                if take() != before:
+            for take, is_changed, put_back, before in self._certain:
+                if take() != before if is_changed is None else is_changed(before):
                     put_back(before)
         except Exception:  # noqa: BLE001  # a tool can have put any object there
             return False
@@ -109,7 +124,7 @@ def _succeeds(row: Row, before: Any) -> bool:
         return False
     with contextlib.suppress(OSError, ValueError):
         row.put_back(before)
-        return not row.differs(row.take(), before)
+        return not (row.take() != before if row.is_changed is None else row.is_changed(before))
     return False
 
 
@@ -118,13 +133,13 @@ def _succeeds(row: Row, before: Any) -> bool:
 
 def _timers() -> tuple[tuple[bool, float], ...]:
     """Whether each runs, and its interval: what remains of it is another in each look."""
-    (real, first), (virtual, second), (profile, third) = map(signal.getitimer, TIMERS)
+    (real, first), (virtual, second), (profile, third) = map(_getitimer, TIMERS)
     return ((real > 0, first), (virtual > 0, second), (profile > 0, third))
 
 
-def _timers_differ(now: tuple[tuple[bool, float], ...], before: tuple[tuple[bool, float], ...]) -> bool:
+def _timers_are_changed(before: tuple[tuple[bool, float], ...]) -> bool:
     """Whether a timer runs that did not, or has another interval. One that was to expire once may have, or may not yet."""
-    return any(
+    return (now := _timers()) != before and any(
         each != earlier and not (earlier == (True, 0) and not each[1])
         for each, earlier in zip(now, before, strict=True)
     )
@@ -145,8 +160,29 @@ def _set_mask(before: Any) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class _SetHandler:
+    """In place of the function that sets a handler, as all of them go through it: to ask for each takes two microseconds."""
+
+    def __init__(self, set_handler: Callable[[Any, Any], Any]) -> None:
+        self._set_handler = set_handler
+        self.is_called = False
+
+    def __call__(self, number: Any, handler: Any, /) -> Any:
+        self.is_called = True
+        return self._set_handler(number, handler)
+
+
 def _dispositions() -> tuple[Any, ...]:
+    if not isinstance(_functions.signal, _SetHandler):
+        _functions.signal = _SetHandler(_functions.signal)
     return tuple(map(_getsignal, SIGNALS))
+
+
+def _dispositions_are_changed(before: tuple[Any, ...]) -> bool:
+    if not _functions.signal.is_called:
+        return False
+    _functions.signal.is_called = False
+    return _dispositions() != before
 
 
 def _set_dispositions(before: tuple[Any, ...]) -> None:
@@ -161,6 +197,11 @@ def _umask() -> int:
     return mask
 
 
+def _at_any_time(_: int) -> bool:
+    """Setting it takes one system call, and looking at it two."""
+    return True
+
+
 def _directory() -> str:
     try:
         return os.getcwd()
@@ -168,15 +209,49 @@ def _directory() -> str:
         return ""
 
 
-def _files() -> list[Any]:
-    found: list[Any] = []
+class _Files(NamedTuple):
+    """What the standard descriptors are open on."""
+
+    found: tuple[tuple[int, int] | None, ...]
+    """The device and the inode of each; None for one that is closed."""
+    flags: tuple[int, ...]
+    """Their flags; none where one is closed."""
+
+
+def _files() -> _Files:
+    return _Files(_identities(), _marked())
+
+
+def _marked() -> tuple[int, ...]:
+    """Open the descriptors for appending, which has no effect on a pipe or a device; return the flags that no other has then."""
+    try:
+        for number in STANDARD:
+            fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) | os.O_APPEND)
+        return _flags()
+    except OSError:  # it is closed
+        return ()
+
+
+def _flags() -> tuple[int, ...]:
+    return fcntl.fcntl(0, fcntl.F_GETFL), fcntl.fcntl(1, fcntl.F_GETFL), fcntl.fcntl(2, fcntl.F_GETFL)
+
+
+def _files_are_changed(before: _Files) -> bool:
+    with contextlib.suppress(OSError):  # it is closed
+        if _flags() == before.flags:  # which takes a quarter of the time
+            return False
+    return _identities() != before.found
+
+
+def _identities() -> tuple[tuple[int, int] | None, ...]:
+    found: list[tuple[int, int] | None] = []
     for number in STANDARD:
         try:
             status = os.fstat(number)
             found.append((status.st_dev, status.st_ino))
         except OSError:  # it is closed
             found.append(None)
-    return found
+    return tuple(found)
 
 
 def _blocking() -> tuple[bool, bool]:
@@ -197,9 +272,12 @@ def _set_limits(before: tuple[tuple[int, int], ...]) -> None:
         resource.setrlimit(which, limits)
 
 
+def _environment_is_changed(before: tuple[bool, dict[bytes, bytes]]) -> bool:
+    return os.environ is not ENVIRONMENT or _variables != before[1]
+
+
 def _environment() -> tuple[bool, dict[bytes, bytes]]:
-    # Its own dictionary of bytes: decoding each variable would take fifty times as long.
-    return os.environ is ENVIRONMENT, dict(ENVIRONMENT._data)  # type: ignore[attr-defined]  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType, reportAttributeAccessIssue]
+    return os.environ is ENVIRONMENT, dict(_variables)
 
 
 def _set_environment(before: tuple[bool, dict[bytes, bytes]]) -> None:
@@ -236,6 +314,16 @@ def _shapes() -> list[Any]:
     ]
 
 
+def _shapes_are_changed(before: list[Any]) -> bool:
+    (stdin, *_), (stdout, *_), (stderr, *_) = before
+    if sys.stdin is not stdin or sys.stdout is not stdout or sys.stderr is not stderr:
+        return True
+    for stream, *shape in before:
+        if shape and shape != [stream.encoding, stream.errors, stream.line_buffering, stream.write_through]:
+            return True
+    return False
+
+
 def _set_shapes(before: list[Any]) -> None:
     held = {id(stream.buffer) for stream, *shape in before if shape}
     for stream in (sys.stdin, sys.stdout, sys.stderr):
@@ -257,6 +345,10 @@ def _filters() -> tuple[Any, ...]:
     return warnings.showwarning, list(warnings.filters)
 
 
+def _filters_are_changed(before: tuple[Any, ...]) -> bool:
+    return warnings.showwarning is not before[0] or warnings.filters != before[1]
+
+
 def _set_filters(before: tuple[Any, ...]) -> None:
     logging.captureWarnings(False)
     warnings.showwarning, filters = before
@@ -268,6 +360,23 @@ def _root_logger() -> tuple[Any, ...]:
     root = logging.root
     handlers = [(handler, handler.level, handler.formatter) for handler in root.handlers]
     return root.level, root.manager.disable, root.disabled, list(root.filters), handlers
+
+
+def _root_logger_is_changed(before: tuple[Any, ...]) -> bool:
+    root = logging.root
+    level, disable, disabled, filters, handlers = before
+    if (
+        root.level != level
+        or root.manager.disable != disable
+        or root.disabled != disabled
+        or root.filters != filters
+        or len(root.handlers) != len(handlers)
+    ):
+        return True
+    for now, (handler, handler_level, formatter) in zip(root.handlers, handlers, strict=True):
+        if now is not handler or now.level != handler_level or now.formatter is not formatter:
+            return True
+    return False
 
 
 def _set_root_logger(before: tuple[Any, ...]) -> None:
@@ -284,6 +393,14 @@ def _set_root_logger(before: tuple[Any, ...]) -> None:
 def _places() -> tuple[Any, ...]:
     return (
         sys.path, list(sys.path), sys.argv, list(sys.argv), list(sys.meta_path), list(sys.path_hooks),
+    )  # fmt: skip
+
+
+def _places_are_changed(before: tuple[Any, ...]) -> bool:
+    path, places, argv, words, finders, hooks = before
+    return (
+        sys.path is not path or path != places or sys.argv is not argv or argv != words
+        or sys.meta_path != finders or sys.path_hooks != hooks
     )  # fmt: skip
 
 
@@ -347,23 +464,23 @@ def _set_crash_reports(before: bool) -> None:
 
 
 ROWS: Final = (
-    Row("timers", _timers, _set_timers, certain=False, differs=_timers_differ),
+    Row("timers", _timers, _set_timers, _timers_are_changed, certain=False),
     Row("standard streams", _open_streams, None),
-    Row("file descriptors 0 to 2", _files, None),
+    Row("file descriptors 0 to 2", _files, None, _files_are_changed),
     Row("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
     Row("priority", partial(os.getpriority, *OWN), partial(os.setpriority, *OWN), certain=False),
     Row("directory", _directory, os.chdir, certain=False),
     Row("signal mask", _mask, _set_mask),
-    Row("signal handlers", _dispositions, _set_dispositions),
-    Row("umask", _umask, os.umask),
+    Row("signal handlers", _dispositions, _set_dispositions, _dispositions_are_changed),
+    Row("umask", _umask, os.umask, _at_any_time),
     Row("blocking mode of the descriptors", _blocking, _set_blocking),
     Row("processors", partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)),
-    Row("environment", _environment, _set_environment),
-    Row("streams", _shapes, _set_shapes),
-    Row("locale", partial(locale.setlocale, locale.LC_ALL), partial(locale.setlocale, locale.LC_ALL)),
-    Row("warning filters", _filters, _set_filters),
-    Row("root logger", _root_logger, _set_root_logger),
-    Row("module search path and arguments", _places, _set_places),
+    Row("environment", _environment, _set_environment, _environment_is_changed),
+    Row("streams", _shapes, _set_shapes, _shapes_are_changed),
+    Row("locale", partial(_setlocale, _locale.LC_ALL), partial(_setlocale, _locale.LC_ALL)),
+    Row("warning filters", _filters, _set_filters, _filters_are_changed),
+    Row("root logger", _root_logger, _set_root_logger, _root_logger_is_changed),
+    Row("module search path and arguments", _places, _set_places, _places_are_changed),
     Row("hooks", _hooks, _set_hooks),
     Row("garbage collection", _garbage, _set_garbage),
     Row("limits of the interpreter", _bounds, _set_bounds),
