@@ -38,7 +38,6 @@ VERSION: Final = 1
 MANIFEST_BYTES_MAX: Final = 64 * 1024
 DATABASE_BYTES_MAX: Final = 8 * 2**30
 """Sixteen times what the records take by default."""
-MEMBERS_MAX: Final = 1 + len(SCHEMAS)
 BLOCK_BYTES: Final = 2**20
 
 
@@ -89,7 +88,6 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def _copied(state: str, name: str, place: str) -> dict[str, Any]:
     """Copy a database that may be written to meanwhile, and describe the copy."""
     path = f"{place}/{name}"
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     with (
         contextlib.closing(sqlite3.connect(f"{state}/{name}", timeout=database.BUSY_SECONDS)) as source,
         contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy,
@@ -167,13 +165,7 @@ def _of_archive(path: str, archive: tarfile.TarFile, place: str) -> list[str]:
     names: list[str] = []
     for number, member in enumerate(archive):
         known = member.name in SCHEMAS if number else member.name == MANIFEST
-        if (
-            number >= MEMBERS_MAX
-            or not known
-            or not member.isreg()
-            or member.name in names
-            or member.issparse()
-        ):
+        if not known or not member.isreg() or member.name in names or member.issparse():
             raise BackupError(f"{path} is no backup: it has something that no backup has")
         content = archive.extractfile(member)
         assert content is not None

@@ -91,7 +91,7 @@ def recall(state: str) -> LastGood:
         problem = "is not there: no configuration was good yet"
     except (OSError, NotRegularError, TooLargeError) as error:
         problem = f"cannot be read: {error}"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         problem = "is damaged; mend the configuration itself"
     raise ConfigError(path, [Mistake("", "", problem)])
 

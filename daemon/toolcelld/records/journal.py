@@ -32,7 +32,13 @@ class Journal:
 
     def __init__(self, path: str, run: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._files = [os.open(name, flags, 0o600) for name in _names(path, run)]
+        self._files: list[int] = []
+        try:
+            for name in _names(path, run):
+                self._files.append(os.open(name, flags, 0o600))
+        except OSError:
+            self.close()  # each batch tries again
+            raise
 
     def turn(self) -> int:
         """Return the file that takes lines from now on, as a batch begins."""

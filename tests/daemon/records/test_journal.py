@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -16,7 +17,8 @@ from tests.daemon.records.kept import NOW, accepted, ended, put, recording
 
 from toolcelld.calls.outcomes.history import NO_FILE
 from toolcelld.lifecycle import CallState
-from toolcelld.records.journal import rows_left
+from toolcelld.records import journal, ledger
+from toolcelld.records.journal import Journal, rows_left
 from toolcelld.records.ledger import Records
 from toolcelld.records.query import CallFilter
 from toolcelld.records.tables import OPEN_COLUMNS
@@ -143,6 +145,61 @@ def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path, make: Callable[[Pat
     assert rows_left(str(tmp_path / "r"), 7) == []
     if make is _fifo:
         os.unlink(tmp_path / "r.accepted-7-1")
+
+
+def test_no_more_of_a_file_is_read_than_can_have_waited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "BYTES_MAX", 2 * len(GOOD))
+    (tmp_path / "r.accepted-7-1").write_bytes(GOOD * 3)
+    assert len(rows_left(str(tmp_path / "r"), 7)) == 2
+
+
+def test_a_text_that_no_database_takes_is_one_that_it_does(tmp_path: Path) -> None:
+    (tmp_path / "r.accepted-7-1").write_bytes(line("s\ud800", "c-1", *["x"] * (len(OPEN_COLUMNS) - 4), NOW))
+    ((_, session, *_),) = rows_left(str(tmp_path / "r"), 7)
+    with closing(sqlite3.connect(":memory:")) as database:
+        assert database.execute("SELECT ?", [session]).fetchone() == (session,)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_its_files_are_this_users_alone_and_no_link_is_written_to(tmp_path: Path) -> None:
+    path, mask = str(tmp_path / "r"), os.umask(0)
+    try:
+        Journal(path, 7).close()
+    finally:
+        os.umask(mask)
+    assert {each.stat().st_mode & 0o777 for each in tmp_path.glob("r.accepted-*")} == {0o600}
+    before = descriptors()
+    (tmp_path / "r.accepted-8-2").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        Journal(path, 8)
+    assert not (tmp_path / "elsewhere").exists()
+    assert descriptors() == before, "each batch tries again"
+
+
+async def test_calls_are_recorded_without_a_journal_and_the_next_batch_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def made(path: str, run: int) -> Journal:
+        tried.append(run)
+        if len(tried) < 3:
+            raise OSError(errno.EMFILE, "too many")
+        return Journal(path, run)
+
+    monkeypatch.setattr(ledger, "Journal", made)
+    async with recording(tmp_path) as records:
+        for number in range(4):
+            put(records, accepted(f"c-{number}"), ended(f"c-{number}"))
+            assert len(await records.calls(ALL, 10)) == number + 1
+        assert len(tried) == 3
+        put(records, accepted("c-4"))
+        assert [row[2] for row in rows_left(records.path, records.run)][-1:] == ["c-4"]
 
 
 async def test_files_of_others_that_are_alive_stay(tmp_path: Path) -> None:
