@@ -43,7 +43,7 @@ BY_TEST := $(PROCESSES) --dist=load
 PURE_TESTS ?= tests/client/authoring/test_redaction.py $(addprefix tests/daemon/,calls/test_timers.py test_lifecycle.py \
   output/test_redaction.py output/test_truncate.py pool/test_quarantine.py protocol/test_frames.py)
 # For `fuzz`: the harnesses and the seconds of each for atheris, and the property tests for hypothesis.
-HARNESSES ?= decoder wire result update clip git_config git_file git_index npm_manifest npm_settings \
+HARNESSES ?= decoder wire result update clip git_config git_file git_index mcp_servers npm_manifest npm_settings \
   python_environment requirements script_block toml
 FUZZ_SECONDS ?= 60
 FUZZ ?= tests

@@ -509,6 +509,7 @@ OF_FORMATS: Final = {
     + b"\0\1m"
     + bytes(7)
     + bytes(20),
+    "mcp_servers": b'{"mcpServers": {"a": {"command": "uvx", "args": ["b"], "env": {"C": "${D}"}}, "e": {"url": "f"}}}',
     "npm_manifest": b'{"dependencies": {"zod": "4"}, "devDependencies": [], "workspaces": ["a"]}',
     "npm_settings": b'; c\nregistry = "https://example.org"\nprefix=x\n',
     "python_environment": b"home = /usr/bin\nInclude-System-Site-Packages = true\n",

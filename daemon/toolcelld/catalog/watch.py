@@ -355,6 +355,8 @@ def _places(sources: Sequence[Source]) -> dict[str, set[str]]:
     in the nearest one above it. The user's own tools may be links, and then the file is watched that one leads to."""
     places: dict[str, set[str]] = {}
     for source in sources:
+        if source.beside:
+            _await(places, *os.path.split(source.beside))
         for directory in source.places:
             here, awaited = _nearest(os.path.realpath(directory))
             if awaited:

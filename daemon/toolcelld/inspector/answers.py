@@ -37,6 +37,9 @@ _NAMES: Final = TypeAdapter[tuple[str, ...]](tuple[str, ...])
 _KEYS: Final = TypeAdapter[dict[str, str]](dict[str, str])
 _TABLE: Final = TypeAdapter[dict[str, JsonValue]](dict[str, JsonValue])
 _MANIFEST: Final = TypeAdapter[NpmManifest](NpmManifest)
+_SERVERS: Final = TypeAdapter[tuple[tuple[str, tuple[str, ...], str], ...]](
+    tuple[tuple[str, tuple[str, ...], str], ...]
+)
 _SCRIPT: Final = TypeAdapter[tuple[tuple[str, ...], str]](tuple[tuple[str, ...], str])
 
 
@@ -53,6 +56,11 @@ def git_file(raw: bytes) -> tuple[str, ...]:
 def git_index(raw: bytes) -> tuple[str, ...]:
     """Return the paths of the submodules in an index."""
     return tuple(_path(name) for name in _asked("git_index", raw, _NAMES))
+
+
+def mcp_servers(raw: bytes) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+    """Return the servers of an `.mcp.json`: each with its name, its command, and why it cannot be started."""
+    return _asked("mcp_servers", raw, _SERVERS)
 
 
 def npm_manifest(raw: bytes) -> NpmManifest:

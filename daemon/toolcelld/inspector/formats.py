@@ -22,6 +22,10 @@ SETTING_CHARACTERS_MAX: Final = 10_000
 NAMES_MAX: Final = 100_000
 MESSAGE_CHARACTERS_MAX: Final = 200
 SECTIONS: Final = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
+SERVERS_MAX: Final = 64
+SERVER_KEYS: Final = frozenset({"type", "command", "args", "env", "alwaysLoad"})
+PROJECT_WORDS: Final = ("${CLAUDE_PROJECT_DIR:-.}", "${CLAUDE_PROJECT_DIR}", "${workspaceFolder}")
+"""What hosts write for the directory of the project."""
 TEXT_OF: Final = (datetime.date, datetime.time)
 
 
@@ -73,6 +77,56 @@ def _npm_manifest(raw: bytes) -> dict[str, object]:
     }
 
 
+def _mcp_servers(raw: bytes) -> list[tuple[str, list[str], str]]:
+    """An `.mcp.json`: the name and the command of each server that is started, and why one cannot be."""
+    try:
+        found: Any = json.loads(raw)
+    except ValueError as error:
+        raise ValueError(f"is not JSON: {str(error)[:MESSAGE_CHARACTERS_MAX]}") from None
+    servers: object = cast("dict[str, Any]", found).get("mcpServers", {}) if isinstance(found, dict) else None
+    if not isinstance(servers, dict):
+        raise ValueError("has no mcpServers, which is an object of servers")  # noqa: TRY004  # as of all mistakes in a file
+    named = cast("dict[str, Any]", servers)
+    if len(named) > SERVERS_MAX:
+        raise ValueError(f"has more than {SERVERS_MAX} servers")
+    return [entry for name, said in named.items() if (entry := _mcp_server(_utf8(name), said)) is not None]
+
+
+def _mcp_server(name: str, said: object) -> tuple[str, list[str], str] | None:
+    """Return a server of an `.mcp.json`; None for one that is nothing to start here."""
+    if not isinstance(said, dict):
+        return name, [], "is no object"
+    entry = cast("dict[str, Any]", said)
+    if "url" in entry or entry.get("type") in ("http", "sse"):
+        return None  # a remote one
+    words: list[Any] = [entry.get("command"), *_items(entry.get("args"))]
+    variables: object = entry.get("env") or {}
+    if not isinstance(variables, dict):
+        return name, [], "has an env that is no object"
+    pairs = cast("dict[str, Any]", variables).items()
+    if not all(key.isascii() and key.isidentifier() for key, _ in pairs):
+        return name, [], "has a variable whose name is none"
+    texts = [*words, *(value for _, value in pairs)]
+    if not all(isinstance(text, str) and "\0" not in text for text in texts) or not words[0]:
+        return name, [], "has a word or a variable that is no text"
+    if words[0].rpartition("/")[2] == "toolcell":
+        return None
+    if unknown := sorted(_utf8(key) for key in entry.keys() - SERVER_KEYS):
+        return name, [], f"has {unknown[0][:MESSAGE_CHARACTERS_MAX]}, which is not known here"
+    command = [*(["env", *(f"{key}={value}" for key, value in pairs)] if pairs else ()), *words]
+    for of_host in PROJECT_WORDS:
+        command = [word.replace(of_host, "${project}") for word in command]
+    if any("${" in word.replace("${project}", "") for word in command):
+        return name, [], "has ${…}, which is replaced by nothing here but the directory of the project"
+    return name, [_utf8(word) for word in command], ""
+
+
+def _items(value: object) -> list[Any]:
+    if isinstance(value, list):
+        return [*cast("list[object]", value)]
+    return [] if value is None else [None]
+
+
 def _utf8(text: str) -> str:
     return text.encode(errors="replace").decode()
 
@@ -104,6 +158,7 @@ FORMATS: Final[Mapping[str, Callable[[bytes], object]]] = {
     "git_config": _git_config,
     "git_file": _git_file,
     "git_index": _git_index,
+    "mcp_servers": _mcp_servers,
     "npm_manifest": _npm_manifest,
     "npm_settings": _npm_settings,
     "python_environment": _python_environment,

@@ -46,7 +46,8 @@ COMPLETE: Final = Consent(Standing.FULL)
 
 def grant_command(file: ToolFile) -> str:
     """Return the command that shows what a file asks for, and grants it."""
-    return f"toolcell trust {shlex.quote(file.path if file.project else project_directory(file))}"
+    by_path = file.project and file.share is None
+    return f"toolcell trust {shlex.quote(file.path if by_path else project_directory(file))}"
 
 
 def consent_to(trusts: Trusts, file: ToolFile, tool: str = "") -> str:

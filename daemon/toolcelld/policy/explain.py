@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from toolcelld.catalog.discovery.project_servers import REMEDY, SERVERS_FILE
+from toolcelld.catalog.discovery.project_servers import TABLE as SHIPPED
 from toolcelld.catalog.discovery.sources import PROJECT
 from toolcelld.config.enforcement import beyond, beyond_paths
 from toolcelld.config.load import dotted
@@ -98,7 +100,8 @@ def summary(permit: Permit) -> Iterator[Explanation]:
         yield _setting("engine", f"{engine.name}, {engine.program}", f"[source.{spec.file.source}] runtime")
         return
     if spec.is_server:
-        yield _setting("server", f"one for each {spec.file.share}", f"[source.{spec.file.source}] share")
+        said = SERVERS_FILE if spec.file.source == PROJECT else f"[source.{spec.file.source}] share"
+        yield _setting("server", f"one for each {spec.file.share}", said)
         return
     yield _setting("interpreter", spec.file.python or "Toolcell's own", f"[source.{spec.file.source}] python")
 
@@ -165,6 +168,8 @@ def _table(permit: Permit) -> tuple[str, str]:
 
 
 def _profile_with(permit: Permit, key: str, place: str) -> str:
+    if _table(permit) == SHIPPED:
+        return REMEDY
     if barred := beyond_paths(permit.settings.enforce, key, place):
         return barred
     lines = (
@@ -194,6 +199,8 @@ def _host(permit: Permit, subject: str) -> Explanation:
     )
     if barred := beyond(permit.settings.enforce, hosts):
         remedy = barred
+    elif _table(permit) == SHIPPED:
+        remedy = REMEDY
     elif permit.tool.file.source == PROJECT:
         need = f"@tool(network={json.dumps(hosts)})"
         remedy = f"Ask for it in the tool's file, {need}, then:\n  {grant_command(permit.tool.file)}"
@@ -235,7 +242,9 @@ def _variable(permit: Permit, subject: str) -> Explanation:
             "variable", subject, False, "not read", "it is granted, and the daemon does not have it"
         )
     remedy = set_command((*_table(permit), "env"), [*access.env, subject])
-    if spec.file.source == PROJECT:
+    if _table(permit) == SHIPPED:
+        remedy = REMEDY
+    elif spec.file.source == PROJECT:
         remedy += f"\nThen: {grant_command(permit.tool.file)}"
     return Explanation("variable", subject, False, "not read", rule, remedy)
 

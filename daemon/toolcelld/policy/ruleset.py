@@ -207,7 +207,9 @@ class Ruleset:
         return {**hints, **self._of_source(tool.file)}
 
     def _of_source(self, file: ToolFile) -> Mapping[str, object]:
-        """Return what the source of a server says, as the file of a tool would declare it."""
+        """Return what the source of a server says, as the file of a tool would declare it; that of a project nothing."""
+        if file.source == PROJECT:
+            return {}
         section = self.config.sources.get(file.source, SourceSection.default())
         return section.model_dump(include={*OF_SERVERS}, by_alias=True, exclude_unset=True)
 
@@ -233,8 +235,8 @@ class Ruleset:
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, switched_off(name))
         trusted = consent.standing is not Standing.UNTRUSTED
-        if not trusted and self.config.trust == "ask":
-            raise _untrusted(name, consent)
+        if not trusted and (self.config.trust == "ask" or file.share is not None):
+            raise _untrusted(name, file, consent)
         file = file if trusted else _without_programs(file)
         if file.share is not None:
             settings = self._shared(name, file, settings)
@@ -355,7 +357,7 @@ class Ruleset:
         consent = self.consent_to_file(file)
         trusted = consent.standing is not Standing.UNTRUSTED
         if not trusted and self.config.trust == "ask":
-            raise _untrusted(os.path.basename(file.path), consent)
+            raise _untrusted(os.path.basename(file.path), file, consent)
         if self._needs_no_trust(file):
             consent = Consent(Standing.FULL, self._most_without_trust(file))
         else:
@@ -387,8 +389,15 @@ class Ruleset:
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
 
     def _describing_server(self, file: ToolFile) -> CellSpec:
-        """The cell in which a server is asked for its tools: as that of its calls, since it may need all of it to start."""
+        """The cell in which a server is asked for its tools: as that of its calls, since it may need all of it to start.
+
+        Raises `Refusal` for one of a project that is not trusted with it.
+        """
         project = self.find_project(file.project) if file.project else None
+        if not self._needs_no_trust(file):
+            consent = self.consent_to_file(file)
+            if fault := consent.why or (self._fault(file, project) if project is not None else ""):
+                raise _untrusted(file.stem, file, replace(consent, why=fault, command=grant_command(file)))
         settings = self._resolved(file.stem, self._of_source(file), file, COMPLETE)
         directory = file.project or "/"
         policy = policy_of(file.stem, file, settings, COMPLETE, project, self.host_paths)
@@ -470,7 +479,10 @@ def _import_directory(file: ToolFile, policy: SandboxPolicy) -> str:
     return directory if opened or policy.enclosure == "none" else "/"
 
 
-def _untrusted(name: str, consent: Consent) -> Refusal:
+def _untrusted(name: str, file: ToolFile, consent: Consent) -> Refusal:
+    if file.share is not None:
+        why = f"{name} is not started before it is trusted as it is: {consent}"
+        return Refusal(RefusalReason.UNTRUSTED, why)
     return Refusal(RefusalReason.UNTRUSTED, f'{name} is not run with trust = "ask". {consent}')
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
+from toolcelld.catalog.discovery.project_servers import SERVERS_FILE, is_another
 from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.config.hosts import network_entries, network_value
 from toolcelld.config.resolution.access import Access
@@ -67,9 +68,15 @@ class Trusted:
         """Return why the trust is not in this file, as a clause; empty where it is."""
         name, project = self.path_of(file), self.directory
         if not any(path == name for path, _ in self.tools):
+            if file.share is not None:
+                another = is_another(name, (path for path, _ in self.tools))
+                what = "has another command than when" if another else "is new since"
+                return f"the MCP server {file.stem} of {SERVERS_FILE} {what} {project} was trusted"
             return f"{name} is new since {project} was trusted"
         if self.pins and (file.digest not in self.pins or file.uncovered):
             return f"{name} has other code than {project} was trusted with"
+        if file.share is not None:
+            return ""  # it has neither
         if (file.python or "") != self.python:
             now = f"is {file.python}" if file.python else "is Toolcell's own"
             return f"{project} was trusted with another interpreter; now it {now}"

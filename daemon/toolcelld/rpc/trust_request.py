@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
+from toolcelld.catalog.discovery.project_servers import SERVERS_FILE
+from toolcelld.catalog.discovery.servers import said_of
 from toolcelld.catalog.discovery.sources import PROJECT, PROJECT_PLUGINS, ToolFile, project_directory
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.access import Access, in_words
@@ -82,7 +84,7 @@ class TrustRequest:
                 field="directory",
             )
         known = self.ruleset.trusts.by_directory.get(self.catalog.directory)
-        by_path = any(file.project for file in self.files)
+        by_path = any(file.project and file.share is None for file in self.files)
         if known is not None and known.pins and self.ruleset.config.only:
             raise BadRequest(
                 f"{self.catalog.directory} is trusted with its code of then, which one file cannot be added to.\n"
@@ -94,7 +96,7 @@ class TrustRequest:
                 "a file that lies in no directory of tools cannot be pinned: trust it without --digest.",
                 field="pinned",
             )
-        first = self.files[0] if self.files else None
+        first = next((file for file in self.files if file.share is None), None)
         trusted = Trusted(
             self.catalog.directory,
             python=first.python or "" if first is not None else "",
@@ -104,7 +106,8 @@ class TrustRequest:
         shown = {(trusted.path_of(file), ""): self.ruleset.asked_at_import(file) for file in self.files}
         shown |= {(trusted.path_of(tool.file), tool.name): self.ruleset.asked(tool) for tool in self.tools}
         places = tuple(
-            os.path.join(self.catalog.directory, place) for place in (*project_places(), PROJECT_PLUGINS)
+            os.path.join(self.catalog.directory, place)
+            for place in (*project_places(), PROJECT_PLUGINS, SERVERS_FILE)
         )
         only = self.ruleset.config.only
 
@@ -155,6 +158,7 @@ class TrustRequest:
             if tool.file.path == file.path
         )
         gets = [
+            *([f"it starts {said_of(file)}"] if file.share is not None else ()),
             *environment_of(file, self.ruleset.root_of(file), found=True),
             *in_words(self.ruleset.asked_at_import(file).lacking(of_tools)),
         ]

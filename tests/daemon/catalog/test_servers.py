@@ -112,6 +112,7 @@ def test_an_entry_is_a_tool_file_of_its_own(tmp_path: Path) -> None:
         "command": ["mcp-server-git", str(tmp_path)],
         "tools": ["a"],
         "calls": 32,
+        "said": ["uvx", "mcp-server-git==1", "${project}"],
     }
     assert (file.requires, file.share, file.project) == (("mcp-server-git==1",), "project", str(tmp_path))
 

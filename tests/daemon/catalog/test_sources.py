@@ -526,6 +526,7 @@ def test_an_interpreter_is_found_from_its_source(project: Path, tmp_path: Path, 
             str(project / ".venv/bin/python"),
             (str(project / "bin"),),
             plugins=(str(project / ".toolcell/plugins"),),
+            beside=str(project / ".mcp.json"),
         ),
         Source(
             "user",

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from toolcelld.catalog.discovery.project_servers import REMEDY
+from toolcelld.catalog.discovery.project_servers import TABLE as SHIPPED
 from toolcelld.config.enforcement import beyond
 from toolcelld.config.hosts import as_address, entry_for, is_granted, network_entries
 from toolcelld.config.remedies import set_command
@@ -74,6 +76,8 @@ def _grant(table: tuple[str, str], settings: Settings, policy: SandboxPolicy, wa
     granted = list(dict.fromkeys((*policy.hosts, *(wanted or ["HOST"]))))
     value = granted if policy.enclosure == "strict" else True
     whole = "" if policy.enclosure == "strict" else ", which outside of the sandbox strict is all of it"
+    if table == SHIPPED:
+        return f"  {REMEDY}"
     if barred := beyond(settings.enforce, network_entries(value if value is True else tuple(wanted))):
         return f"  {barred}"
     command = set_command((*table, "network"), value)

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -140,12 +141,17 @@ def digest_of(content: bytes, section: SourceSection, project: str) -> str:
 def content_of(name: str, launch: Launch, words: Sequence[str], section: SourceSection) -> bytes:
     """Return what the worker reads of a server's entry; where packages of npm are kept, `with_packages` adds."""
     entry: dict[str, object] = {
-        "name": name, "command": words, "tools": section.tools, "calls": section.concurrency,
+        "name": name, "command": words, "tools": section.tools, "calls": section.concurrency, "said": section.mcp,
     }  # fmt: skip
     if launch.scripts:
         package = launch.scripts[0].rpartition("@")[0]
         entry["npm"] = {"package": package, "binary": launch.binary, "program": launch.program}
     return json.dumps(entry).encode()
+
+
+def said_of(file: ToolFile) -> str:
+    """Return the command of a server as it is written."""
+    return shlex.join(json.loads(file.content)["said"])
 
 
 def with_packages(file: ToolFile, engine: str, place: str) -> ToolFile:

@@ -11,6 +11,7 @@ from toolcell._file_kinds import kind_of
 from toolcell._owners import fault_below, faults_of, walk
 from toolcelld.catalog.discovery.digest import UNWATCHED
 from toolcelld.catalog.discovery.packaged import packaged_tools
+from toolcelld.catalog.discovery.project_servers import SERVERS_FILE, ServersFileError, shipped
 from toolcelld.catalog.discovery.servers import (
     CommandError,
     content_of,
@@ -67,6 +68,7 @@ class Source:
     fault: str = ""  # why none of its files are used: another user could change them
     safe: tuple[str, ...] | None = None  # where they may, of a directory below which nobody else may write
     server: ToolFile | None = None  # its MCP server, in place of directories
+    beside: str = ""  # a file whose changes count, too
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -198,6 +200,8 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         found = tuple(one for one in found if one.name in allowed)
     if config.only:
         return tuple(_named(config, path, found, projects[0]) for path in config.only)
+    if any(one.name == PROJECT for one in found):
+        found += tuple(_shipped(projects[0]))
     found = tuple(part for one in found for part in (one, *_listed(config, one), *_packaged(config, one)))
     found += tuple(
         _served(config, name, section, projects[0]) for name, section in config.sources.items() if section.mcp
@@ -209,7 +213,28 @@ def _served(config: Config, name: str, section: SourceSection, project: str) -> 
     """Return the source of an MCP server; with a mistake in place of the server where it cannot be started."""
     path = entry_path(config.files[-1] if config.files else CONFIG_FILE, name)
     place = "" if section.share == "user" else project
-    source = Source(name, name, ())
+    return _with_server(Source(name, name, ()), path, name, section, place)
+
+
+def _shipped(project: str) -> Iterator[Source]:
+    """Yield a source for each MCP server that a project ships; it asks for nothing beyond its command."""
+    path = os.path.join(project, SERVERS_FILE)
+    source = Source(PROJECT, "local", ())
+    try:
+        for it in shipped(project):
+            if it.why:
+                yield replace(source, listed=path, mistakes=f"its server {it.name} {it.why}.")
+            else:
+                section = SourceSection.model_construct(mcp=it.command)
+                found = _with_server(source, it.path(project), it.name, section, project)
+                runs = f"{path}: what its server {it.name} runs"
+                yield replace(found, server=found.server and replace(found.server, uncovered=runs))
+    except ServersFileError as error:
+        yield replace(source, listed=path, mistakes=f"{error}.")
+
+
+def _with_server(source: Source, path: str, name: str, section: SourceSection, place: str) -> Source:
+    """Return a source with a server, as a tool file with that path, or with what is wrong with its command."""
     try:
         launch = launch_of(section.mcp)
         content = content_of(name, launch, placed(launch.words, place), section)
@@ -217,8 +242,8 @@ def _served(config: Config, name: str, section: SourceSection, project: str) -> 
         return replace(source, listed=path, mistakes=f"its command {error}.")
     server = ToolFile(
         path,
-        name,
-        name,
+        source.name,
+        source.scope,
         name,
         content,
         digest_of(content, section, place),
@@ -325,7 +350,8 @@ def _levels(nearest: Source, projects: Sequence[str]) -> Iterator[Source]:
             tuple(os.path.join(project, os.path.relpath(place, projects[0])) for place in kind)
             for kind in (nearest.directories, nearest.plugins)
         ]
-        yield _asked(replace(nearest, directories=places[0], plugins=places[1]), project)
+        beside = os.path.join(project, SERVERS_FILE) if project == projects[0] else ""
+        yield _asked(replace(nearest, directories=places[0], plugins=places[1], beside=beside), project)
 
 
 def _asked(source: Source, directory: str) -> Source:
