@@ -80,6 +80,7 @@ class Authority:
         """What a client connects with."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=self.pem.decode())
+        context.set_alpn_protocols(["h2"])
         if identity is not None:
             context.load_cert_chain(identity)
         return context

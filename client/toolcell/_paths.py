@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 ANSWER_SECONDS: Final = 5.0
 """For the first byte of a daemon that listens; one with work to do answers within milliseconds."""
 
+TLS: Final = "tls://"
+"""What the address of a daemon on another machine begins with; it is no path."""
+
 SYSTEM_CONFIG: Final = "/etc/toolcell/config.toml"
 """The configuration of root, for all users. No variable and no option moves it, as it has what users cannot loosen."""
 
@@ -26,11 +29,26 @@ SYSTEM_CONFIG: Final = "/etc/toolcell/config.toml"
 def socket_path() -> str:
     """Return the path of the socket of the user's daemon: `$TOOLCELL_SOCKET`, else below the runtime directory."""
     if chosen := os.environ.get("TOOLCELL_SOCKET"):
-        return os.path.abspath(chosen)
+        return address_of(chosen)
     if runtime := _absolute("XDG_RUNTIME_DIR"):
         return os.path.join(runtime, "toolcell", "daemon.sock")
     # No session manager: a directory that only this user could have created; both ends check its owner and mode.
     return f"/tmp/toolcell-{os.getuid()}/daemon.sock"  # noqa: S108
+
+
+def address_of(chosen: str) -> str:
+    """Return the path of a socket that was named, absolute; an address of another machine as it is."""
+    return chosen if chosen.startswith(TLS) else os.path.abspath(chosen.removeprefix("unix:"))
+
+
+def is_elsewhere(address: str | None) -> bool:
+    """Return whether a daemon, None for the user's own, is on another machine."""
+    return (address or socket_path()).startswith(TLS)
+
+
+def machine_file(address: str) -> str:
+    """Return the path of the file that joining the machine at HOST:PORT has written."""
+    return os.path.join(config_home(), "toolcell", "machines", f"{address.replace(os.sep, '_')}.pem")
 
 
 def answers(socket: str) -> bool:

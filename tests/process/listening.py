@@ -7,7 +7,7 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,7 +68,7 @@ class Remote:
     @contextmanager
     def channel(
         self, identity: Identity | None, authority: Authority | None = None
-    ) -> Iterator[grpc.Channel]:
+    ) -> Generator[grpc.Channel]:
         trusted = (authority or self.authority).pem
         pair = (identity.key, identity.certificate) if identity is not None else (None, None)
         options = [("grpc.ssl_target_name_override", NODE), ("grpc.use_local_subchannel_pool", 1)]
@@ -95,7 +95,7 @@ def prepared(daemon: RunningDaemon, *, more: str = "") -> Authority:
 
 
 @contextmanager
-def shared_remote() -> Iterator[Remote]:
+def shared_remote() -> Generator[Remote]:
     """A daemon for the tests of a file."""
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
         daemon = RunningDaemon(Path(directory), options=LISTEN)

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,11 @@ def refusal(channel: grpc.Channel, path: str, method: Any, request: Message, aut
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 PERMISSION_DENIED = grpc.StatusCode.PERMISSION_DENIED
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+REFUSED = {
+    "ToolCell": UNAUTHENTICATED,
+    "Operator": PERMISSION_DENIED,
+    "Joining": grpc.StatusCode.UNIMPLEMENTED,  # as this daemon invites nobody
+}
 
 
 def test_every_wrong_credential_is_refused_in_every_request(remote: Remote) -> None:
@@ -147,7 +152,7 @@ def test_every_wrong_credential_is_refused_in_every_request(remote: Remote) -> N
                     request_of(method, directory),
                     authorization,
                 )
-                expected = UNAUTHENTICATED if "ToolCell" in path else PERMISSION_DENIED
+                expected = REFUSED[method.containing_service.name]
                 assert error.code() is expected, (name, path, error)
     unknown = {
         "another authority": other.identity("alice"),
@@ -168,7 +173,8 @@ def test_no_request_of_operators_is_served_with_a_ticket(remote: Remote) -> None
                 error = refusal(channel, path, method, request_of(method), remote.ticket())
                 assert error.code() is PERMISSION_DENIED, path
                 assert "operators" in error.details()
-        listed: Any = channel.unary_unary("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+        served: Any = channel
+        listed = served.unary_unary("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
         with pytest.raises(grpc.RpcError) as refused:
             listed(b"", metadata=(("authorization", remote.ticket()),), timeout=SECONDS_MAX)
         assert refused.value.code() is PERMISSION_DENIED
@@ -355,14 +361,14 @@ def test_who_connects_and_says_nothing_is_dropped(remote: Remote) -> None:
 
 
 @contextmanager
-def silent_client(remote: Remote, mark: Path, lease_seconds: float) -> Iterator[Any]:
+def silent_client(remote: Remote, mark: Path, lease_seconds: float) -> Generator[Any]:
     """A session whose call writes marks until it is stopped, and whose client says nothing more; yields its stream."""
     opening = pb.AttachRequest(open=pb.Open(protocol=1, agent="test", linger_seconds=3600))
     arguments = json.dumps({"file": str(mark)}).encode()
     call = pb.AttachRequest(call=pb.Call(call_id="c-ticks", tool="t_ticks", arguments=arguments))
     left = threading.Event()
 
-    def requests() -> Iterator[pb.AttachRequest]:
+    def requests() -> Generator[pb.AttachRequest]:
         yield opening
         yield call
         left.wait()

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar, Generic, Literal, Self, TypeVar
 
+from toolcell._paths import is_elsewhere
 from toolcell._printable import printable
 from toolcell.client import (
     Answer,
@@ -107,7 +108,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         allow: Sequence[str] = ("*",),
         deny: Sequence[str] = (),
         daemon: Literal["start", "running", "private"] = "start",
-        linger: float = 10,
+        linger: float | None = None,
     ) -> AsyncGenerator[Self]:
         """An adapter in a session of its own, which answers questions, serves, and follows the catalog.
 
@@ -152,7 +153,8 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
             linger=linger,
         ) as session:
             adapter = cls(session)
-            adapter.directory = os.path.realpath(directory)  # noqa: ASYNC240  the session has looked there already
+            if not is_elsewhere(address):  # else the agent works where it is
+                adapter.directory = os.path.realpath(directory)  # noqa: ASYNC240  the session has looked there already
             made.set_result(adapter)
             try:
                 yield adapter

@@ -144,7 +144,7 @@ def connect(
     ask: Callable[[Ask], Answer] | None = None,
     on_catalog: Callable[[Catalog], object] | None = None,
     daemon: Literal["start", "running", "private"] = "start",
-    linger: float = 10,
+    linger: float | None = None,
     at_once: bool = False,
 ) -> Generator[Session]:
     """A session as `toolcell.client.connect` makes it; leaving it aborts what runs and waits for it.

@@ -276,15 +276,16 @@ async def connect(
     services: Mapping[str, Service] | None = None,
     on_catalog: Callable[[Catalog], object] | None = None,
     daemon: Literal["start", "running", "private"] = "start",
-    linger: float = 10,
+    linger: float | None = None,
     at_once: bool = False,
 ) -> AsyncGenerator[Session]:
     """Open a session with a daemon; leaving the context aborts the running calls and waits for them, unless `detach` was called.
 
     Args:
-        address: The path of the daemon's socket; default: the user's.
+        address: The path of the daemon's socket, or "tls://HOST:PORT" of a machine that was joined; default: the user's.
         agent: The name of the calling program, for `ToolContext.agent`; default: "python".
-        directory: The project directory whose tools the session sees; default: the current one.
+        directory: The project directory whose tools the session sees; default: the current one. On another machine it is
+            a path of that machine, and begins at the directory that was joined.
         resume: The `Session.resume_token` of a session to take over; default: a new session.
         allow: Patterns of the names of the tools that the session sees; default: all.
         deny: Patterns of the names of tools that it does not see; default: none.
@@ -295,8 +296,8 @@ async def connect(
         on_catalog: Called with every new `Catalog`. Default: None, and the session does not follow changes.
         daemon: "start" (the default) starts the user's daemon if it does not run, "running" never starts one,
             "private" starts one that ends with the session.
-        linger: Seconds for which calls go on after a lost connection; default: 10. Calls that cannot be resumed in
-            that time end as `internal (connection_lost)`.
+        linger: Seconds for which calls go on after a lost connection; default: 10, and on another machine 2. Calls that
+            cannot be resumed in that time end as `internal (connection_lost)`, on another machine as `internal (node_lost)`.
         at_once: Open without waiting for tool files that are still being loaded; their tools join the catalog later.
             Default: False, and opening waits for them for at most 2 seconds.
 
@@ -306,11 +307,13 @@ async def connect(
         RuntimeError: No asyncio event loop runs here; under trio, use `toolcell.client.blocking` in a thread.
     """
     session_id, secret = _split(resume) if resume is not None else ("", "")
+    target = find(address, daemon)
+    linger = target.linger_seconds if linger is None else linger
     opening = pb.Open(
         protocol=PROTOCOL,
         client_version=VERSION,
         agent=agent,
-        directory=_in_utf8(os.path.abspath(directory)),  # noqa: ASYNC240  touches no disk
+        directory=_in_utf8(target.place(directory)),
         session_id=session_id,
         resume_token=secret,
         allow=allow,
@@ -322,7 +325,6 @@ async def connect(
         services=services or (),
         at_once=at_once,
     )
-    target = find(address, daemon)
     connection = Connection(target, opening, linger, ask, services, on_catalog)
     try:
         await connection.open()

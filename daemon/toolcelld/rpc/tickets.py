@@ -13,7 +13,7 @@ import hmac
 import json
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, cast
 
 SCHEME: Final = b"Ticket "
 TICKET_BYTES_MAX: Final = 7000
@@ -88,12 +88,12 @@ def _read(signed: bytes) -> Ticket:
     if version != _VERSION:
         raise InvalidTicket("the ticket is of another version; join again")
     try:
-        read: Any = json.loads(base64.b64decode(claims, altchars=b"-_", validate=True))
+        read: object = json.loads(base64.b64decode(claims, altchars=b"-_", validate=True))
     except (ValueError, binascii.Error, RecursionError) as error:
         raise InvalidTicket("the ticket cannot be read") from error
-    if not isinstance(read, dict) or set(read) != set(_TYPES):
+    values = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    if set(values) != set(_TYPES):
         raise InvalidTicket("the ticket does not have the claims of one")
-    values: dict[str, Any] = read
     for name, kind in _TYPES.items():
         value = values[name]
         if not (_is_number(value) if kind is float else isinstance(value, str) and value):

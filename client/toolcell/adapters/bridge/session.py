@@ -116,7 +116,7 @@ class BridgeSession:
         return connect(
             None if daemon == "private" else address,
             agent=opening.agent,
-            directory=os.path.abspath(opening.directory),
+            directory=opening.directory,
             allow=opening.allow,
             deny=opening.deny,
             limits=opening.limits or None,

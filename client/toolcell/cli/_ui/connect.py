@@ -61,6 +61,9 @@ async def daemon(
     from toolcell.client._launch.daemon import Private, find
 
     running = find(context.socket, "running")
+    if _paths.is_elsewhere(running.socket) and not private and not only and not tests:
+        yield running
+        return
     if (
         not private
         and not only

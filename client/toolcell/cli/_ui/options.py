@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeAlias, get_args
 
 import typer
 
+from toolcell._paths import address_of
 from toolcell._printable import json_text, printable
 from toolcell._version import VERSION
 
@@ -87,7 +88,7 @@ def _merged(
 ) -> CommandContext:
     """The options, on top of those before the name of the command."""
     if socket is not None:
-        before = replace(before, socket=os.path.abspath(socket))  # it is not moved by -C
+        before = replace(before, socket=address_of(socket))  # it is not moved by -C
     if directory is not None:
         try:
             os.chdir(directory)

@@ -7,6 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from toolcell._paths import is_elsewhere
 from toolcell.adapters.pipes import NoPipe, Pipes
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.directory import unusable
@@ -27,9 +28,13 @@ async def mcp(context: CommandContext, timeout_seconds: float | None) -> Exit:
         from toolcell.adapters.mcp import HostContext, HostLink, StdioServer
     except ImportError as error:
         raise _missing() from error
-    surroundings = HostContext.of(os.environ, context.directory)
-    if (failure := unusable(surroundings.directory)) is not None:
-        raise failure  # else each request of the host would fail
+    if is_elsewhere(context.socket):
+        # What the host says of directories is about this machine
+        surroundings = HostContext.of({}, os.environ.get("TOOLCELL_DIRECTORY") or ".")
+    else:
+        surroundings = HostContext.of(os.environ, context.directory)
+        if (failure := unusable(surroundings.directory)) is not None:
+            raise failure  # else each request of the host would fail
     link = HostLink(context.socket, "running" if context.socket else "start", timeout_seconds)
     loop = asyncio.get_running_loop()
     try:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from toolcell._file_kinds import kind_of, tool_stem
+from toolcell._paths import is_elsewhere
 from toolcell._units import format_seconds
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Misuse
@@ -136,6 +137,8 @@ async def _session(
     at_once: bool,
 ) -> AsyncGenerator[Session]:
     """A session for one call, or the one that is kept under a name."""
+    if name is not None and is_elsewhere(selected_daemon.socket):
+        raise Misuse("A session is kept on this machine alone.", "Leave --session out.")
     with keep(selected_daemon.socket, name) if name is not None else nullcontext() as kept:
         of_name: dict[str, Any] = {"resume": kept.token, "linger": KEPT_SECONDS} if kept is not None else {}
         async with session_of(selected_daemon, terminal, allow_all, at_once=at_once, **of_name) as session:
@@ -196,6 +199,9 @@ def tool_of(file: str, export: str, catalog: Catalog) -> str:
 
 async def wait_for_catalog(selected_daemon: Daemon, session: Session) -> None:
     """Opening a session does not wait for files that are slow to load; a person who names a tool does."""
+    if is_elsewhere(selected_daemon.socket):
+        await session.reload()
+        return
     async with operate(selected_daemon) as client:
         await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
         await session.reload()

@@ -37,7 +37,8 @@ CALLS_SHOWN_MAX: Final = 8
 async def status(context: CommandContext) -> Exit:
     """Whether the daemon runs, what it does and where its files are."""
     target = find(context.socket, "running")
-    found = await _status_of(target) if _paths.answers(target.socket) else None
+    asked = _paths.is_elsewhere(target.socket) or _paths.answers(target.socket)
+    found = await _status_of(target) if asked else None
     if context.as_json:
         fields = op.GetStatusResponse.DESCRIPTOR.fields
         known: dict[str, Any] = record(found) if found is not None else {field.name: None for field in fields}

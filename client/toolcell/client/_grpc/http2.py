@@ -1,7 +1,7 @@
 """gRPC over HTTP/2 (RFC 9113), the client's half, without I/O: bytes of the daemon in, messages and ends of RPCs out.
 
-It is for one peer, a daemon on a unix socket of the user's own: no TLS, no proxies, no compression, no priorities, no
-pushes. What the peer may do by the two specifications is handled: windows in both directions, SETTINGS at any time, PING,
+It is for one peer, a daemon on a unix socket of the user's own, or behind TLS of its transport: no proxies, no
+compression, no priorities, no pushes. What the peer may do by the two specifications is handled: windows in both directions, SETTINGS at any time, PING,
 GOAWAY with streams that go on, RST_STREAM, padding, CONTINUATION, trailers alone. What it may not do ends the connection.
 
 `toolcell call` is a process of its own for each call, so this module imports nothing but what a header block takes when
@@ -112,12 +112,13 @@ class Http2Connection:
     """A connection and its RPCs. After each call, `take` what is to be sent.
 
     Args:
-        token: The token of the Bearer scheme, for every RPC.
+        token: What every RPC shows.
+        scheme: Of which kind it is.
     """
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, scheme: str = "Bearer") -> None:
         self.closed: Status | None = None  # why no RPC can begin any more
-        self._authorization = b"\x1f\x08" + _string(b"Bearer " + token.encode("ascii"))  # never indexed
+        self._authorization = b"\x1f\x08" + _string(f"{scheme} {token}".encode("ascii"))  # never indexed
         self._rpcs: dict[int, _Rpc] = {}
         self._next = 1
         self._out = bytearray(PREFACE)
@@ -192,6 +193,10 @@ class Http2Connection:
         """Give an RPC up; nothing is reported of it any more."""
         if self._rpcs.pop(stream, None) is not None:
             self._write(RST_STREAM, 0, stream, CANCEL.to_bytes(4, "big"))
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life."""
+        self._write(PING, 0, 0, bytes(8))
 
     def waiting_bytes(self, stream: int) -> int:
         """Return how many bytes of an RPC wait for the peer's windows."""

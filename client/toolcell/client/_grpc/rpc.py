@@ -70,10 +70,11 @@ class RpcLink(asyncio.Protocol):
 
     Args:
         token: What the daemon wants to see with each of them.
+        scheme: Of which kind it is.
     """
 
-    def __init__(self, token: str) -> None:
-        self._http2 = Http2Connection(token)
+    def __init__(self, token: str, scheme: str = "Bearer") -> None:
+        self._http2 = Http2Connection(token, scheme)
         self._rpcs: dict[int, Rpc] = {}
         self._transport: asyncio.Transport
         self._paused = False  # the kernel takes no more for now

@@ -16,11 +16,13 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
 from toolcell import _paths
 from toolcell._platform import unsupported
 from toolcell.client._grpc.access import START_IT
+from toolcell.client._grpc.channel import Channel, dial
 from toolcell.client.errors import Unavailable
 
 from . import service
@@ -35,13 +37,24 @@ SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un on Linux
 class Daemon(Protocol):
     """A daemon, as far as a session cares."""
 
+    linger_seconds: float
+    """For which calls go on after a lost connection, where a session says nothing."""
+
     @property
     def socket(self) -> str:
         """Where it listens."""
         ...
 
+    def place(self, directory: str | os.PathLike[str]) -> str:
+        """A directory of a session, as the daemon is told of it."""
+        ...
+
     async def ready(self) -> None:
         """Return when it may be dialled; starts it where that is ours to do. Raises Unavailable."""
+        ...
+
+    def dial(self) -> AbstractAsyncContextManager[Channel]:
+        """A channel to it, with what agents show. Raises Unavailable."""
         ...
 
     async def end(self) -> None:
@@ -51,17 +64,36 @@ class Daemon(Protocol):
 
 def find(address: str | None, daemon: Literal["start", "running", "private"]) -> Daemon:
     """The daemon at an address, `None` for the user's own. Raises Unavailable where none can be started."""
+    socket = _paths.address_of(address) if address else _paths.socket_path()
+    if _paths.is_elsewhere(socket) and daemon != "private":
+        from .remote import Remote  # loads what TLS takes
+
+        return Remote.joined(socket)
     if daemon != "running" and (reason := unsupported(sys.platform)) is not None:
         raise Unavailable(reason)
     if daemon == "private":
         if address is not None:
             raise ValueError("a private daemon has an address of its own; leave `address` out")
         return Private()
-    socket = os.path.abspath(address.removeprefix("unix:")) if address else _paths.socket_path()
     return Shared(socket) if daemon == "start" else Running(socket)
 
 
-class Running:
+class _OfThisMachine:
+    """A daemon on a socket, with its token beside it."""
+
+    socket: str
+    linger_seconds = 10.0
+
+    def place(self, directory: str | os.PathLike[str]) -> str:
+        """A directory, absolute, as the daemon works elsewhere."""
+        return os.path.abspath(directory)
+
+    def dial(self) -> AbstractAsyncContextManager[Channel]:
+        """A channel to it, with the token of agents. Raises Unavailable."""
+        return dial(self.socket, _paths.agent_token_path(self.socket))
+
+
+class Running(_OfThisMachine):
     """A daemon that another process started."""
 
     def __init__(self, socket: str) -> None:
@@ -74,7 +106,7 @@ class Running:
         """It is not ours."""
 
 
-class Shared:
+class Shared(_OfThisMachine):
     """The user's daemon, started by the first client."""
 
     def __init__(self, socket: str) -> None:
@@ -105,7 +137,7 @@ class Shared:
         return (has_manager and await service.start()) or await service.run_by_root()
 
 
-class Private:
+class Private(_OfThisMachine):
     """A private daemon on a socket of its own, which ends with this process."""
 
     def __init__(self, *options: str) -> None:
@@ -114,7 +146,7 @@ class Private:
         self.child: DaemonProcess | None = None
 
     @property
-    def socket(self) -> str:
+    def socket(self) -> str:  # type: ignore[override]  # it is known when it starts
         """Where it listens, below a temporary directory."""
         return os.path.join(self._directory, "daemon.sock")
 

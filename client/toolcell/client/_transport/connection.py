@@ -17,11 +17,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from toolcell import _paths
 from toolcell.client._grpc.access import SILENT_SECONDS
-from toolcell.client._grpc.channel import Channel, dial
+from toolcell.client._grpc.channel import Channel
 from toolcell.client._launch.daemon import Daemon
 from toolcell.client.call import Call, CallState
 from toolcell.client.callbacks import AskCallback, Service, answer, serve
@@ -35,6 +34,9 @@ from .messages import read_catalog, read_event, read_outcome
 from .outcomes import lost, refused, silent
 from .receive_buffer import ReceiveBuffer
 from .stream import Stream
+
+if TYPE_CHECKING:
+    from .lease import Lease
 
 RETRY_FIRST_SECONDS = 0.02
 RETRY_MAX_SECONDS = 1.0
@@ -71,6 +73,7 @@ class Connection:
         self.detached = False  # whether leaving closes the line alone, and the session stays
         self._daemon = daemon
         self._linger_seconds = linger_seconds
+        self._lease: Lease | None = None  # of the daemon of another machine
         self._ask_callback = ask_callback
         self._services = services or {}
         self._on_catalog = on_catalog
@@ -180,6 +183,8 @@ class Connection:
             try:
                 await self._keep_attached()
             finally:
+                if self._lease is not None:
+                    self._lease.stop()
                 self.closed_by = self.closed_by or LEFT
                 self._catalog_complete.set()
                 self._shown.set()
@@ -196,6 +201,8 @@ class Connection:
                 return
             if self.line is not None:
                 self.line = None
+                if self._lease is not None:
+                    self._lease.stop()
                 give_up_at, pause_seconds = now() + self._linger_seconds, RETRY_FIRST_SECONDS
             if now() < give_up_at:
                 await asyncio.sleep(pause_seconds)
@@ -210,7 +217,7 @@ class Connection:
         """One stream, from finding the daemon to the stream's end, and why it ended."""
         try:
             await self._daemon.ready()
-            async with dial(self._daemon.socket, _paths.agent_token_path(self._daemon.socket)) as channel:
+            async with self._daemon.dial() as channel:
                 stream = Stream(channel.link, self._inbox)
                 welcome = partial(self._welcome, channel, stream)
                 return await stream.run(self.opening, welcome, self._handle_event) or DROPPED
@@ -223,6 +230,8 @@ class Connection:
         self.opening.session_id = welcome.session_id
         self.opening.resume_token = welcome.resume_token
         self.line, self._silent = (channel, stream), False
+        if welcome.lease_seconds:
+            self._keep_lease(stream, welcome)
         self._parts.clear()
         if not welcome.resumed:
             self._inbox.restart()
@@ -233,7 +242,7 @@ class Connection:
             if state.call.id in known:
                 state.accepted = True
             elif state.accepted or (state.sent and not welcome.resumed):
-                state.end(_lost(state, "The daemon was restarted while the call was under way."))
+                state.end(self._lost(state, "The daemon was restarted while the call was under way."))
                 continue
             else:
                 state.launch(stream)
@@ -349,11 +358,20 @@ class Connection:
     def _fail_all(self, why: Refusal) -> None:
         self.line = None
         for state in list(self.calls.values()):
-            state.end(_lost(state, why.message, why.reason))
+            state.end(self._lost(state, why.message, why.reason))
         for reload in self._take_reloads():
             reload.set_exception(Refused(why))
 
+    def _lost(self, state: CallState, message: str, reason: str = "") -> Outcome:
+        """The ending of a call whose outcome is lost."""
+        if self._lease is not None and reason != "superseded":
+            return self._lease.lost(message, sent=state.sent)
+        return lost(message, reason, sent=state.sent)
 
-def _lost(state: CallState, message: str, reason: str = "") -> Outcome:
-    """The ending of a call whose outcome is lost."""
-    return lost(message, reason, sent=state.sent)
+    def _keep_lease(self, stream: Stream, welcome: pb.Welcome) -> None:
+        from .lease import Lease  # late, as no daemon of this machine has one
+
+        self._linger_seconds = min(self._linger_seconds, welcome.lease_seconds)
+        if self._lease is None:
+            self._lease = Lease(welcome.node, welcome.lease_seconds, self._linger_seconds)
+        self._lease.keep(stream)

@@ -12,6 +12,7 @@ from toolcell import _paths
 from toolcell.client._grpc.channel import Channel, dial
 from toolcell.client._grpc.methods import Method, OperatorMethods, RequestT, ResponseT, ToolCellMethods
 from toolcell.client._launch.daemon import Daemon, find
+from toolcell.client.errors import Unavailable
 
 ANSWER_SECONDS = 30.0  # a scan of a large directory takes longest
 
@@ -55,6 +56,9 @@ class Operator:
 async def operate(daemon: Daemon | None = None) -> AsyncGenerator[Operator]:
     """Connect to a daemon as an operator; default: the user's, which is not started. Raises Unavailable."""
     target = daemon or find(None, "running")
+    if _paths.is_elsewhere(target.socket):
+        text = f"{target.socket} is another machine, and operators are served on their own alone."
+        raise Unavailable(text, "Run the command on that machine.")
     await target.ready()
     async with dial(target.socket, _paths.operator_token_path(target.socket)) as channel:
         yield Operator(channel)

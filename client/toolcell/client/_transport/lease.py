@@ -1,0 +1,74 @@
+"""How a session on another machine is kept, and what is known of its calls when that machine is lost.
+
+The machine ends a session whose client has said nothing for the lease. So something is said every third of it; and who has
+lost the machine knows when at the latest its calls have ended there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from toolcell.client.outcome import NOT_UNDONE, Kind, Outcome
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+from .stream import Stream
+
+WORDS = 3
+"""In the time of a lease, so that one may come late."""
+
+
+class Lease:
+    """The lease of one session.
+
+    Args:
+        node: The name of the machine.
+        seconds: The lease.
+        linger_seconds: What calls have beyond it, if the machine reads the last words late.
+    """
+
+    def __init__(self, node: str, seconds: float, linger_seconds: float) -> None:
+        self._node = node
+        self._seconds = seconds
+        self._linger_seconds = linger_seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self._until = datetime.now(UTC)
+
+    def keep(self, stream: Stream) -> None:
+        """Say something from now on, on a stream."""
+        self.stop()
+        self._speak(stream)
+
+    def stop(self) -> None:
+        """Say nothing any more: the stream is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._until = datetime.now(UTC) + timedelta(seconds=self._seconds + self._linger_seconds)
+
+    def _speak(self, stream: Stream) -> None:
+        stream.send(pb.AttachRequest())
+        self._timer = asyncio.get_running_loop().call_later(self._seconds / WORDS, self._speak, stream)
+
+    def lost(self, message: str, *, sent: bool) -> Outcome:
+        """The outcome of a call that is lost with the machine.
+
+        Args:
+            message: What happened.
+            sent: Whether the machine may have had the call.
+        """
+        until = self._until.strftime("%Y-%m-%dT%H:%M:%SZ")
+        lines = [f"The machine {self._node} is lost: {message}"]
+        if sent:
+            lines.append(
+                f"The call may go on there until {until}, and is not run again by itself. See what it has done first."
+            )
+            lines.append(NOT_UNDONE)
+        return Outcome(
+            Kind.internal,
+            "node_lost",
+            "\n".join(lines),
+            metadata={"node": self._node, **({"may_run_until": until} if sent else {})},
+            ran=sent,
+            side_effects_possible=sent,
+        )
