@@ -86,6 +86,7 @@ class DaemonOptions:
     private: bool = False  # ends with its stdin
     drain_seconds: float = DRAIN_SECONDS
     listen: str = ""  # HOST:PORT for clients of other machines; empty: that of the configuration
+    invite: str = ""  # the directory that a client of another machine may join; empty for none
     umask: int = 0o077  # of the files that tools make
 
 

@@ -109,6 +109,7 @@ def _run(
             private=arguments.private,
             drain_seconds=arguments.drain,
             listen=arguments.listen,
+            invite=arguments.invite or "",
             umask=umask,
         )
         try:
@@ -203,6 +204,12 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         metavar="HOST:PORT",
         help="serve clients of other machines too, with mutual TLS; counts before [listen] address",
+    )
+    parser.add_argument(
+        "--invite",
+        type=os.path.abspath,
+        metavar="DIR",
+        help="print a code with which another machine may use the tools of DIR; for --listen",
     )
     started_by_client = parser.add_mutually_exclusive_group()
     started_by_client.add_argument(

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import logging
 import os
+import pwd
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,7 @@ from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.certificates import material
 from toolcelld.rpc.health import SERVICES, Health
 from toolcelld.rpc.interceptors import Parser
+from toolcelld.rpc.joining import Invitations, invitation
 from toolcelld.rpc.listener import listening
 from toolcelld.rpc.operator_service import Operator
 from toolcelld.runtime_directory import RuntimeDirectory
@@ -129,7 +131,11 @@ async def _serve(
 ) -> None:
     """Bind, serve until the daemon is to stop, then drain."""
     options = daemon.options
-    listen = await asyncio.to_thread(material, daemon.config, options.listen, options.state_directory)
+    invites = bool(options.invite)
+    listen = await asyncio.to_thread(
+        material, daemon.config, options.listen, options.state_directory, invites=invites
+    )
+    invitations = Invitations(listen) if listen is not None and invites else None
     async with daemon.opened():
         server = grpc.aio.server(interceptors=[access, Parser()], options=SERVER_OPTIONS)
         health = Health(daemon.sessions)
@@ -143,8 +149,13 @@ async def _serve(
         await server.start()
         async with contextlib.AsyncExitStack() as stack:
             if listen is not None:
-                address = await stack.enter_async_context(listening(daemon, listen, health, SERVER_OPTIONS))
+                address = await stack.enter_async_context(
+                    listening(daemon, listen, health, SERVER_OPTIONS, invitations)
+                )
                 logger.info("Clients of other machines are served on %s, as %s.", address, listen.node)
+                if invitations is not None:
+                    code = invitations.invite(_user(), options.invite)
+                    print(invitation(address, code, options.invite), flush=True)
             await _served(daemon, health, manager, on_serving)
         await server.stop(grace=1)
     daemon.fire(DaemonEvent.GONE)
@@ -169,6 +180,14 @@ async def _served(
         manager.notify("STOPPING=1", "STATUS=Draining")
         health.ends = True
         await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
+
+
+def _user() -> str:
+    """Return the name of this user, or the number of one without a name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _reload_soon(daemon: Daemon) -> None:

@@ -15,6 +15,8 @@ from typing import Final
 
 import grpc
 
+from toolcell import _certificates
+from toolcell._extras import install_command
 from toolcelld.config.load import Config, ConfigError, Mistake
 from toolcelld.config.schema import tcp_address
 from toolcelld.rpc.tickets import KEY_BYTES_MIN
@@ -30,6 +32,8 @@ NAMES: Final = {
     "tickets": "tickets.key",
 }
 """By the keys of `[listen]`."""
+AUTHORITY_KEY: Final = "ca.key"
+TICKET_KEY_BYTES: Final = 32
 SECRET: Final = frozenset({"key", "tickets"})
 
 
@@ -44,6 +48,7 @@ class Material:
     client_ca: bytes
     tickets: bytes
     sessions_max: int
+    authority_key: bytes = b""  # only where clients are invited
 
     def credentials(self) -> grpc.ServerCredentials:
         """Return what gRPC needs: a client without a certificate of the authority gets no connection."""
@@ -51,13 +56,15 @@ class Material:
         return grpc.ssl_server_credentials([pair], root_certificates=self.client_ca, require_client_auth=True)
 
 
-def material(config: Config, address: str, state: str) -> Material | None:
+def material(config: Config, address: str, state: str, *, invites: bool = False) -> Material | None:
     """Read what `[listen]` names, or return None if the daemon is to listen nowhere. Blocks.
 
     Args:
         config: The configuration.
         address: HOST:PORT of the command line, which counts before that of the configuration; empty for none.
         state: The state directory.
+        invites: Whether clients are to be invited: then an authority that is our own is needed, and made where nothing is
+            there and nothing is named.
 
     Raises:
         ConfigError: A file is missing, unsafe or of another kind, or the key does not belong to the certificate.
@@ -71,6 +78,10 @@ def material(config: Config, address: str, state: str) -> Material | None:
     except ValueError as error:
         raise _fault("address", f"{address} {error}") from None
     paths = {key: getattr(listen, key) or os.path.join(state, PLACE, name) for key, name in NAMES.items()}
+    node = listen.node or socket.gethostname()
+    own = os.path.join(state, PLACE, AUTHORITY_KEY)
+    if invites and not any(map(os.path.exists, (own, *paths.values()))):
+        _make(paths, own, node)
     read = {key: _read(key, path) for key, path in paths.items()}
     if len(read["tickets"]) < KEY_BYTES_MIN:
         raise _fault("tickets", f"{paths['tickets']} has less than {KEY_BYTES_MIN} bytes")
@@ -78,10 +89,38 @@ def material(config: Config, address: str, state: str) -> Material | None:
     _check_authority(paths["client_ca"])
     return Material(
         address=address,
-        node=listen.node or socket.gethostname(),
+        node=node,
         sessions_max=listen.sessions,
+        authority_key=_read("key", own) if invites else b"",
         **read,
     )
+
+
+def _make(paths: dict[str, str], own: str, node: str) -> None:
+    """Make an authority, what it signs for this machine, and a key of tickets."""
+    try:
+        authority = _certificates.new_authority(node)
+        certificate, key = _certificates.new_machine(node, authority)
+    except ImportError as error:
+        command = install_command("remote")
+        raise _fault(
+            "certificate", f"certificates need a package that is not installed; {command}"
+        ) from error
+    made = {
+        paths["certificate"]: certificate,
+        paths["key"]: key,
+        paths["client_ca"]: authority[0],
+        paths["tickets"]: os.urandom(TICKET_KEY_BYTES),
+        own: authority[1],
+    }
+    try:
+        for path, content in made.items():
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+                file.write(content)
+    except OSError as error:
+        raise _fault("certificate", f"{error.filename} cannot be written: {error.strerror}") from error
 
 
 def fingerprint(certificate: str) -> str:

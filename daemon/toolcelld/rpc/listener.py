@@ -31,6 +31,8 @@ from toolcelld.rpc.auth import OPERATOR_METHODS, Refusing, shown
 from toolcelld.rpc.certificates import Material, fingerprint
 from toolcelld.rpc.health import Health
 from toolcelld.rpc.interceptors import RPC, Handler, Parser
+from toolcelld.rpc.joining import PATH as JOIN
+from toolcelld.rpc.joining import Invitations, Joining
 from toolcelld.rpc.tickets import SCHEME, InvalidTicket, Ticket, verify
 from toolcelld.sessions.caller import Caller
 
@@ -59,7 +61,11 @@ OPTIONS: Final = (
 
 @asynccontextmanager
 async def listening(
-    daemon: Daemon, material: Material, health: Health, options: tuple[tuple[str, int], ...]
+    daemon: Daemon,
+    material: Material,
+    health: Health,
+    options: tuple[tuple[str, int], ...],
+    invitations: Invitations | None = None,
 ) -> AsyncGenerator[str]:
     """Serve clients of other machines; yields the address with the port that was bound.
 
@@ -68,6 +74,7 @@ async def listening(
         material: What it listens with.
         health: The health of the daemon, which is the same here.
         options: Those of the server on the unix socket; what is about lost clients is replaced.
+        invitations: The codes that are good, where clients may join.
 
     Raises:
         ConfigError: The address cannot be bound.
@@ -80,8 +87,12 @@ async def listening(
         ToolCell(daemon.services, daemon.sessions, tickets, node=material.node), server
     )
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    credentials = material.credentials()
+    if invitations is not None:
+        toolcell_pb2_grpc.add_JoiningServicer_to_server(Joining(material, invitations), server)
+        credentials = invitations.credentials()
     try:
-        bound = server.add_secure_port(material.address, material.credentials())
+        bound = server.add_secure_port(material.address, credentials)
     except RuntimeError as error:
         raise _unbound(material.address) from error
     if not bound:
@@ -114,6 +125,8 @@ class Tickets(grpc.aio.ServerInterceptor):
     ) -> Handler:
         """Check the ticket before the handler is even looked up."""
         method = handler_call_details.method
+        if method == JOIN:
+            return await continuation(handler_call_details)  # which wants another certificate, and no ticket
         if method not in SERVED:
             what = "operators" if method.startswith(OPERATOR_METHODS) else "this method"
             return self._refusing.handler(

@@ -244,6 +244,63 @@ REFUSAL_REASON_NO_SANDBOX: RefusalReason.ValueType  # 24
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015
 
 @_typing.final
+class JoinRequest(_message.Message):
+    """Asks for what the code of the connection's certificate is for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JoinRequest: _TypeAlias = JoinRequest  # noqa: Y015
+
+@_typing.final
+class JoinResponse(_message.Message):
+    """What a client needs from now on. It believes none of it before it has found that the connection's certificate was signed
+    by this authority, and the beginning of the authority's digest in the code.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    AUTHORITY_FIELD_NUMBER: _builtins.int
+    TICKET_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """The name of the machine, which its certificate is for."""
+    directory: _builtins.str
+    """The directory of the ticket, on that machine."""
+    certificate: _builtins.str
+    """The client's certificate, in PEM."""
+    authority: _builtins.str
+    """The authority that has signed it, and that of the machine, in PEM."""
+    ticket: _builtins.str
+    """What each request shows, as `authorization: Ticket <ticket>`."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        directory: _builtins.str = ...,
+        certificate: _builtins.str = ...,
+        authority: _builtins.str = ...,
+        ticket: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "certificate", b"certificate", "directory", b"directory", "node", b"node", "ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JoinResponse: _TypeAlias = JoinResponse  # noqa: Y015
+
+@_typing.final
 class AttachRequest(_message.Message):
     """A message from the client on a session's stream."""
 

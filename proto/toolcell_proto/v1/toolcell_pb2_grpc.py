@@ -327,3 +327,80 @@ class ToolCell(object):
             timeout,
             metadata,
             _registered_method=True)
+
+
+class JoiningStub(object):
+    """The service for clients of other machines that are not known yet. It is on TCP alone, while a code is good.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Join = channel.unary_unary(
+                '/toolcell.v1.Joining/Join',
+                request_serializer=toolcell__proto_dot_v1_dot_toolcell__pb2.JoinRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_toolcell__pb2.JoinResponse.FromString,
+                _registered_method=True)
+
+
+class JoiningServicer(object):
+    """The service for clients of other machines that are not known yet. It is on TCP alone, while a code is good.
+    """
+
+    def Join(self, request, context):
+        """Exchanges a code for a certificate and a ticket. The client's certificate on this connection is for a key that it has
+        just made, and signed with the key that the code stands for; the answer has one for the same key. A code is good once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_JoiningServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Join': grpc.unary_unary_rpc_method_handler(
+                    servicer.Join,
+                    request_deserializer=toolcell__proto_dot_v1_dot_toolcell__pb2.JoinRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_toolcell__pb2.JoinResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'toolcell.v1.Joining', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('toolcell.v1.Joining', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Joining(object):
+    """The service for clients of other machines that are not known yet. It is on TCP alone, while a code is good.
+    """
+
+    @staticmethod
+    def Join(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Joining/Join',
+            toolcell__proto_dot_v1_dot_toolcell__pb2.JoinRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_toolcell__pb2.JoinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

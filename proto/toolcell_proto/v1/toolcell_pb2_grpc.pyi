@@ -121,3 +121,27 @@ class ToolCellServicer(metaclass=_abc_1.ABCMeta):
         """Reads a range of an output that was truncated. The stream ends after `length_bytes`, or at the end of the output."""
 
 def add_ToolCellServicer_to_server(servicer: ToolCellServicer, server: _aio.Server) -> None: ...
+
+class JoiningStub:
+    """The service for clients of other machines that are not known yet. It is on TCP alone, while a code is good."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Join: _aio.UnaryUnaryMultiCallable[_toolcell_pb2.JoinRequest, _toolcell_pb2.JoinResponse]
+    """Exchanges a code for a certificate and a ticket. The client's certificate on this connection is for a key that it has
+    just made, and signed with the key that the code stands for; the answer has one for the same key. A code is good once.
+    """
+
+class JoiningServicer(metaclass=_abc_1.ABCMeta):
+    """The service for clients of other machines that are not known yet. It is on TCP alone, while a code is good."""
+
+    @_abc_1.abstractmethod
+    def Join(
+        self,
+        request: _toolcell_pb2.JoinRequest,
+        context: _aio.ServicerContext[_toolcell_pb2.JoinRequest, _abc.Awaitable[_toolcell_pb2.JoinResponse]],
+    ) -> _abc.Awaitable[_toolcell_pb2.JoinResponse]:
+        """Exchanges a code for a certificate and a ticket. The client's certificate on this connection is for a key that it has
+        just made, and signed with the key that the code stands for; the answer has one for the same key. A code is good once.
+        """
+
+def add_JoiningServicer_to_server(servicer: JoiningServicer, server: _aio.Server) -> None: ...

@@ -488,9 +488,25 @@ def serve(
             help='Exit after this time without a session: seconds, or "10m", "2h".',
         ),
     ] = None,
+    listen: Annotated[
+        str | None,
+        Option(
+            metavar="HOST:PORT",
+            help="Serve other machines too, and print a code with which one may use this directory.",
+        ),
+    ] = None,
     detach: Annotated[bool, Option("--detach", hidden=True)] = False,  # for the plugin of OpenCode
 ) -> None:
     """Run the daemon in the foreground."""
+
+
+@verb(app, "operation.join.join")
+def join(
+    context: CommandContext,
+    address: Annotated[str, Argument(metavar="HOST:PORT", help="Where the other machine listens.")],
+    code: Annotated[str, Argument(metavar="CODE", help="What `toolcell serve --listen` printed there.")],
+) -> None:
+    """Get to know a machine whose tools are to be used from here, and print its address."""
 
 
 @verb(app, "operation.status.stop")

@@ -16,15 +16,18 @@ def serve(
     state: str | None,
     config: str | None,
     idle_exit_seconds: float | None,
+    listen: str | None,
     *,
     detach: bool,
 ) -> Exit:
-    """Become the daemon, or with `detach` its starter; does not return."""
+    """Become the daemon, or with `detach` its starter; does not return. With `listen` it shows a code for this directory."""
     options = {
         "--socket": context.socket,
         "--state": state,
         "--config": config,
         "--idle-exit": idle_exit_seconds,
+        "--listen": listen,
+        "--invite": os.getcwd() if listen is not None else None,
     }
     given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
     if detach:

@@ -42,6 +42,12 @@ class ToolCellMethods:
     ReadOutput: Final = _tools("ReadOutput", pb.ReadOutputRequest, pb.ReadOutputResponse)
 
 
+class JoiningMethods:
+    """The service for clients of other machines that have a code."""
+
+    Join: Final = Method("/toolcell.v1.Joining/Join", pb.JoinRequest, pb.JoinResponse)
+
+
 class OperatorMethods:
     """The service for operators."""
 
