@@ -165,16 +165,16 @@ async def _served(
     daemon: Daemon, health: Health, manager: ServiceManager, on_serving: Callable[[], None]
 ) -> None:
     """Say that the daemon serves, wait until it is to stop, and drain it."""
-    # What is alive now stays alive: a full collection, which stops every call, need not look at it.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS)
-    daemon.fire(DaemonEvent.BOUND)
-    manager.notify("READY=1", f"STATUS=Serving {daemon.socket}")
-    manager.feed_watchdog()
-    on_serving()
-    logger.info("toolcelld %s serves %s", toolcelld.version(), daemon.socket)
-    async with serving(daemon):
+    async with serving(daemon):  # who waits for READY finds the metrics as well
+        # What is alive now stays alive: a full collection, which stops every call, need not look at it.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
+        daemon.fire(DaemonEvent.BOUND)
+        manager.notify("READY=1", f"STATUS=Serving {daemon.socket}")
+        manager.feed_watchdog()
+        on_serving()
+        logger.info("toolcelld %s serves %s", toolcelld.version(), daemon.socket)
         await daemon.stopped()
         daemon.fire(DaemonEvent.DRAIN)
         manager.notify("STOPPING=1", "STATUS=Draining")

@@ -19,6 +19,7 @@ RUN_ELSEWHERE: Final = {
     },
     "docs/agents/another.md": "tests/adapters/test_conforming.py",
     "docs/first-hour.md": "tests/first_hour/test_first_hour.py",
+    "docs/operators-hour.md": "tests/systemd/test_operators_hour.py",
 }
 """Pages whose Python is run by a test of their own."""
 

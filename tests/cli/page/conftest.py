@@ -112,10 +112,10 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(page: Page) -> AsyncGenerator[Visitor]:
-    """Open the page's link."""
+async def visiting(page: Page, *, seconds_max: float = SECONDS_MAX) -> AsyncGenerator[Visitor]:
+    """Open the page's link, and look at it for so long at most."""
     async with (
-        asyncio.timeout(SECONDS_MAX),
+        asyncio.timeout(seconds_max),
         httpx2.AsyncClient(base_url=page.url, timeout=SECONDS_MAX) as http,
     ):
         opened = await http.post("/api/operator/open", json={"link": page.secret})
