@@ -200,6 +200,34 @@ async def test_five_crashes_in_a_row_are_quarantine_whatever_ran_beside_them(dae
         assert (await session.call("plain_pid")).ok
 
 
+async def test_a_server_over_its_limit_ends_with_all_of_its_calls_and_each_is_told_the_limit(
+    daemon: RunningDaemon,
+) -> None:
+    place = crowd(daemon, 'memory = "200MiB"')
+    async with daemon.connect() as session:
+        calls = [session.call("crowd_wait", place.waiting) for _ in range(3)]
+        await place.until_begun(3)
+        calls.append(session.call("crowd_takes", {**place.waiting, "mib": 400}))
+        for outcome in await all_of(calls):
+            assert (outcome.kind, outcome.cause, outcome.stopped) == ("limit_exceeded", "memory", "killed"), (
+                outcome
+            )
+            assert "toolcell config set source.crowd.memory" in outcome.message
+        await worker_of(session)
+        assert len(crowds(daemon)) == 1
+
+
+async def test_the_timeout_of_a_call_is_its_own(daemon: RunningDaemon) -> None:
+    place = crowd(daemon, 'on_abort = "keep"\n[tool.crowd_tick]\ntimeout = "500ms"')
+    async with daemon.connect() as session:
+        kept = session.call("crowd_wait", {**place.waiting, "text": "kept"})
+        await place.until_begun(1)
+        outcome = await session.call("crowd_tick", place.counting)
+        assert (outcome.kind, outcome.stopped) == ("timed_out", "unconfirmed"), outcome
+        place.gate.touch()
+        assert (await kept).text == "kept"
+
+
 async def test_a_server_that_is_kept_goes_on_and_says_so(daemon: RunningDaemon) -> None:
     place = crowd(daemon, 'on_abort = "keep"')
     async with daemon.connect() as session:

@@ -73,6 +73,12 @@ def asks(arguments: Arguments) -> str:
     return json.dumps(answers)
 
 
+def takes(arguments: Arguments) -> str:
+    """Fill memory, and wait."""
+    filled = b"x" * (arguments["mib"] * 2**20)
+    return wait(arguments) + str(len(filled))
+
+
 def lies(arguments: Arguments) -> str:
     """Answer every request of a stranger's number, and tell progress of it; then this one, twice."""
     for number in (*range(-5, 0), *range(10**6, 10**6 + 50), "1", None, True, [1], 2**70):
@@ -91,7 +97,7 @@ def lies(arguments: Arguments) -> str:
 answered = threading.Event()
 answers: dict[str, Any] = {}
 CALLS: Mapping[str, Callable[[Arguments], str]] = {
-    "wait": wait, "tick": tick, "steps": steps, "dies": dies, "says": says, "asks": asks, "lies": lies,
+    "wait": wait, "tick": tick, "steps": steps, "dies": dies, "says": says, "asks": asks, "lies": lies, "takes": takes,
     "pid": lambda _: str(os.getpid()),
 }  # fmt: skip
 

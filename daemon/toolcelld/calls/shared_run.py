@@ -84,9 +84,10 @@ class SharedRun(Run):
         """Take what the cell was refused, for this call and for those that run beside it."""
         refused, attempts = self.refused, self.attempts
         super()._take_network(egress)
-        for run in self.others:
-            run.refused = _joined(run.refused, self.refused)
-            run.attempts = _joined(run.attempts, self.attempts)
+        if self.refused or self.attempts:
+            for run in self.others:
+                run.refused = _joined(run.refused, self.refused)
+                run.attempts = _joined(run.attempts, self.attempts)
         self.refused, self.attempts = _joined(refused, self.refused), _joined(attempts, self.attempts)
 
     def on_death(self, cell_exit: CellExit) -> None:
@@ -97,7 +98,8 @@ class SharedRun(Run):
         """Leave the worker; the cell of a stopped call is empty when this returns, or the call is unconfirmed."""
         call, worker = self.call, self.shared
         if self.wish is None and worker.state is not WorkerState.DEAD:
-            self._give_back(WorkerEvent.DONE)
+            lost = self.broken or worker.cell.is_ending
+            self._give_back(WorkerEvent.SPENT if lost else WorkerEvent.DONE)
             return
         if self.wish is not None and worker.state is not WorkerState.DEAD and not await self._is_proven():
             worker.unproven.append(call.id)

@@ -205,6 +205,10 @@ class Pool:
         if self._is_full(lease):
             why = f"{lease.tool} runs {lease.concurrency} calls at once, as it may, and none ended within {queue_seconds:g} s"
             key, quota = f"[tool.{lease.tool}] concurrency", f"{lease.tool}: {lease.concurrency}"
+        elif (shared := lease.row.shared) is not None and shared.state is WorkerState.BUSY:
+            source = shared.spec.file.source
+            why = f"the MCP server {source} has {shared.places} calls at once, as it may, and none ended within {queue_seconds:g} s"
+            key, quota = f"[source.{source}] concurrency", f"{source}: {shared.places}"
         elif (wait := self.quarantine.wait_seconds(lease.row.spec.file)) > 0:
             why = f"its workers died, and the next one is started in {wait:.1f} s only"
             key, quota = "[daemon] workers", "restarts of a worker that died"

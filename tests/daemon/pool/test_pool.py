@@ -868,3 +868,18 @@ async def test_a_place_that_is_withdrawn_is_free_again_and_the_tool_runs_as_ofte
         for _ in range(2):
             pool.give_back(worker, WorkerEvent.DONE, PLACES)
         assert (worker.state, worker.bounded["one"]) == (WorkerState.IDLE, 0)
+
+
+async def test_a_call_for_which_a_server_has_no_place_is_told_so(shared: list[FakeWorker]) -> None:
+    async with a_pool(shared, workers_max=2) as pool:
+        server = spec("server", serial=True)
+        calls = [asyncio.create_task(leased(pool, server)) for _ in range(3)]
+        await settled()
+        shared[0].hatch()
+        await asyncio.gather(*calls)
+        with pytest.raises(Refusal) as refused:
+            await leased(pool, server, 0.0)
+        assert "has 3 calls at once, as it may" in refused.value.message
+        assert "[source.project] concurrency" in refused.value.message
+        for _ in calls:
+            pool.give_back(shared[0], WorkerEvent.DONE, PLACES)
