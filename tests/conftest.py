@@ -334,7 +334,9 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """Take what the collection has made out of every search for garbage; the checks above make one for most tests."""
     if signal.getitimer(signal.ITIMER_REAL)[0]:
-        raise pytest.UsageError("A test module sets an alarm as it is imported, which ends a slow collection.")
+        raise pytest.UsageError(
+            "A test module sets an alarm as it is imported, which ends a slow collection."
+        )
     gc.enable()
     gc.collect()
     gc.freeze()

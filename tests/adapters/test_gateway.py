@@ -753,13 +753,14 @@ async def test_the_description_is_openapi_and_says_what_is_answered(gateway: Gat
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("schemathesis") is None, reason="`make test-agents` installs schemathesis")
 @pytest.mark.timeout(240)
-def test_no_generated_request_finds_a_server_error(gateway: Gateway) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(50, marks=pytest.mark.nightly)])
+def test_no_generated_request_finds_a_server_error(gateway: Gateway, examples: int) -> None:
     """schemathesis makes requests of the description, valid and invalid, and compares the answers with it."""
     done = subprocess.run(
         [
             *(str(Path(sys.executable).with_name("schemathesis")), "run", f"{gateway.url}/api/openapi.json"),
             *("--header", f"Authorization: Bearer {TOKEN}", "--exclude-path", "/api/events", "--no-color"),
-            *("--max-examples", "25", "--request-timeout", "10", "--generation-deterministic"),
+            *("--max-examples", str(examples), "--request-timeout", "10", "--generation-deterministic"),
             *("--checks", "not_a_server_error,status_code_conformance,content_type_conformance"),
         ],
         capture_output=True,

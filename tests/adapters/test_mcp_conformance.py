@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 from tests.daemons import RunningDaemon, kept
@@ -227,9 +228,16 @@ def test_every_scenario_of_the_suite_is_run_or_has_its_reason(suite: Suite, vers
         assert scenarios - CANNOT.keys() == set(APPLIES[version])
 
 
-@pytest.mark.parametrize(
-    ("version", "scenario"), [(version, name) for version, names in APPLIES.items() for name in names]
-)
+NEWEST: Final = max(APPLIES)
+SCENARIOS: Final = [
+    pytest.param(version, name, marks=[pytest.mark.nightly] * (version != NEWEST and name in APPLIES[NEWEST]))
+    for version, names in APPLIES.items()
+    for name in names
+]
+"""Each scenario is in the gate, by the newest version of the protocol that has it."""
+
+
+@pytest.mark.parametrize(("version", "scenario"), SCENARIOS)
 def test_a_scenario_passes(suite: Suite, version: str, scenario: str) -> None:
     with tempfile.TemporaryDirectory(dir=suite.directory) as output:
         done = suite.run(

@@ -94,11 +94,14 @@ async def test_the_model_is_offered_the_tools_with_their_own_schemas(
 @pytest.mark.parametrize(
     "use",
     [
-        Use("kit_echo", {"text": "a ü\n\nb\t \U0001f600", "style": "plain"}),
-        Use("kit_order", {"lines": [{"sku": "a", "count": 2}, {"sku": "b"}], "side": "buy"}),
-        Use("kit_long", {"lines": 190}),
+        pytest.param(Use("kit_echo", {"text": "a ü\n\nb\t \U0001f600", "style": "plain"}), id="echo"),
+        pytest.param(
+            Use("kit_order", {"lines": [{"sku": "a", "count": 2}, {"sku": "b"}], "side": "buy"}),
+            id="order",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(Use("kit_long", {"lines": 190}), id="long", marks=pytest.mark.nightly),
     ],
-    ids=lambda use: use.tool,
 )
 async def test_the_model_reads_byte_for_byte_what_the_daemon_gave(
     kit: RunningDaemon, start: Start, use: Use
@@ -166,12 +169,15 @@ async def test_a_long_output_is_cut_before_copilot_does_and_can_be_read_on(
 @pytest.mark.parametrize(
     "use",
     [
-        Use("kit_echo", {"text": "ü" * 40_000}),
-        Use("kit_fails", {"why": "x" * 40_000}),
-        Use("kit_fails", {"why": "x\n" * 40_000}),
-        Use("kit_order", {"lines": [{"sku": "a", "count": "x" * 40_000}], "side": "x" * 40_000}),
+        pytest.param(Use("kit_echo", {"text": "ü" * 40_000}), id="wide characters"),
+        pytest.param(Use("kit_fails", {"why": "x" * 40_000}), id="error", marks=pytest.mark.nightly),
+        pytest.param(Use("kit_fails", {"why": "x\n" * 40_000}), id="error of many lines"),
+        pytest.param(
+            Use("kit_order", {"lines": [{"sku": "a", "count": "x" * 40_000}], "side": "x" * 40_000}),
+            id="wrong arguments",
+            marks=pytest.mark.nightly,
+        ),
     ],
-    ids=["wide characters", "error", "error of many lines", "wrong arguments"],
 )
 async def test_no_text_is_so_long_that_copilot_cuts_it(kit: RunningDaemon, start: Start, use: Use) -> None:
     async with start(kit) as copilot:
