@@ -51,6 +51,7 @@ class Newcomer:
         passed = {name: value for name, value in os.environ.items() if PASSED.fullmatch(name)}
         return {
             "UV_CACHE_DIR": str(self.home / ".cache" / "uv"),
+            "PIP_NO_COMPILE": "0",  # which means yes: most of what is installed is never imported here
             "LC_ALL": "C.UTF-8",
             "COLUMNS": "100",
             **passed,
