@@ -48,7 +48,13 @@ def long() -> str:
     return "a line of some length\\n" * 20_000
 """
 COUNT: Final = "SELECT count(*) FROM calls WHERE call_id = ?"
-MOUNT: Final = 'mount -t tmpfs -o size=$1,mode=700 tmpfs "$2" && shift 2 && exec "$@"'
+MOUNT: Final = """
+mount -t tmpfs -o size=$1,mode=700 tmpfs "$2" || exit
+head -c "$3" /dev/zero >"$2/filler" 2>/dev/null
+shift 3 && exec "$@"
+"""
+"""Begins with a disk of a size in a directory, on which so many bytes are taken."""
+DISK_BYTES: Final = 8 * MIB
 
 
 @contextmanager
@@ -60,13 +66,15 @@ def found_again(daemon: RunningDaemon) -> Generator[None]:
 
 
 @pytest.fixture
-def small(make_daemon: Callable[..., RunningDaemon]) -> Iterator[Small]:
-    """A daemon whose state is on a disk of its own."""
+def small(request: pytest.FixtureRequest, make_daemon: Callable[..., RunningDaemon]) -> Iterator[Small]:
+    """A daemon whose state is on a disk of its own, of which the test's parameter takes bytes before the start."""
     if os.geteuid() != 0:
         pytest.skip("only root mounts a disk")
     daemon = make_daemon()
     daemon.state.mkdir(mode=0o700)
-    daemon.through = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", f"{8 * MIB}", str(daemon.state)]
+    taken = str(getattr(request, "param", 0))
+    sizes = [f"{DISK_BYTES}", str(daemon.state), taken]
+    daemon.through = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", *sizes]
     daemon.launch()
     with found_again(daemon):
         yield Small(daemon)
@@ -170,6 +178,22 @@ async def test_a_disk_that_is_full_loses_records_and_no_call(small: Small) -> No
     log = daemon.log.read_text()
     assert log.count("records are lost") == 1
     assert log.count("is written again") == 1
+
+
+@pytest.mark.parametrize("small", [2 * DISK_BYTES], indirect=True)
+async def test_a_daemon_that_starts_on_a_full_disk_serves_and_says_so(small: Small) -> None:
+    daemon = small.daemon
+    async with daemon.connect() as session:
+        await calls_go_on(session)
+        fault, told = await health(daemon)
+        assert "full" in fault
+        assert [text for text in told if "Calls go on" in text]
+        async with daemon.operate() as operator:
+            status = await operator.ask(operator.operator.GetStatus, op.GetStatusRequest())
+        assert [text for text in status.notices if "New decisions of trust end with the daemon" in text]
+        small.filler.unlink()
+        await records_resume(daemon, session)
+    assert daemon.log.read_text().count("is written again") == 1
 
 
 async def test_a_state_that_becomes_read_only_loses_records_and_no_call(small: Small) -> None:
