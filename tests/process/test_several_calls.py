@@ -30,9 +30,9 @@ from toolcell_proto.v1 import operator_pb2
 pytestmark = pytest.mark.anyio
 
 CROWD: Final = Path(servers.__file__).with_name("crowd.py")
-PATIENT: Final = '[daemon]\ncalls_per_session = 64\nabort_grace = "5s"\n'
+PATIENT: Final = '[daemon]\ncalls_per_session = 64\nload_timeout = "60s"\nabort_grace = "5s"\n'
 """A grace in which a server that is well answers a ping on any machine."""
-SHORT: Final = '[daemon]\ncalls_per_session = 64\nabort_grace = "300ms"\n'
+SHORT: Final = PATIENT.replace("5s", "300ms")
 
 PROVEN: Final = "the process in which it was cancelled has ended"
 
@@ -70,7 +70,7 @@ def size(path: Path) -> int:
 def crowd(daemon: RunningDaemon, options: str = "concurrency = 64", daemon_section: str = PATIENT) -> Place:
     """Configure the server that takes several calls."""
     shutil.copy(CROWD, daemon.project / "crowd.py")
-    writable = WRITABLE.format(base="auto", directory=daemon.directory)
+    writable = WRITABLE.format(base="auto", directory=daemon.directory) + 'queue = "10m"\n'
     command = json.dumps([sys.executable, "-I", "${project}/crowd.py"])
     serve(daemon, f"\n[source.crowd]\nmcp = {command}\n{options}\n" + entry(), daemon_section + writable)
     return Place(daemon)
