@@ -133,7 +133,7 @@ def _succeeds(row: Row, before: Any) -> bool:
 
 def _timers() -> tuple[tuple[bool, float], ...]:
     """Whether each runs, and its interval: what remains of it is another in each look."""
-    (real, first), (virtual, second), (profile, third) = map(_getitimer, TIMERS)
+    (real, first), (virtual, second), (profile, third) = _getitimer(0), _getitimer(1), _getitimer(2)
     return ((real > 0, first), (virtual > 0, second), (profile > 0, third))
 
 
@@ -237,9 +237,11 @@ def _flags() -> tuple[int, ...]:
 
 
 def _files_are_changed(before: _Files) -> bool:
-    with contextlib.suppress(OSError):  # it is closed
-        if _flags() == before.flags:  # which takes a quarter of the time
+    try:
+        if _flags() == before.flags:  # which takes a third of the time
             return False
+    except OSError:  # one is closed
+        pass
     return _identities() != before.found
 
 
@@ -307,33 +309,35 @@ def _open_streams() -> list[bool]:
 def _shapes() -> list[Any]:
     """The streams, and how they encode."""
     return [
-        (stream, stream.encoding, stream.errors, stream.line_buffering, stream.write_through)
+        (stream, (stream.encoding, stream.errors, stream.line_buffering, stream.write_through))
         if isinstance(stream, io.TextIOWrapper) and _is_open(stream)
-        else (stream,)
+        else (stream, ())
         for stream in (sys.stdin, sys.stdout, sys.stderr)
     ]
 
 
 def _shapes_are_changed(before: list[Any]) -> bool:
-    (stdin, *_), (stdout, *_), (stderr, *_) = before
+    (stdin, _), (stdout, _), (stderr, _) = before
     if sys.stdin is not stdin or sys.stdout is not stdout or sys.stderr is not stderr:
         return True
-    for stream, *shape in before:
-        if shape and shape != [stream.encoding, stream.errors, stream.line_buffering, stream.write_through]:
+    for stream, shape in before:
+        if shape and shape != (
+            stream.encoding, stream.errors, stream.line_buffering, stream.write_through,
+        ):  # fmt: skip
             return True
     return False
 
 
 def _set_shapes(before: list[Any]) -> None:
-    held = {id(stream.buffer) for stream, *shape in before if shape}
+    held = {id(stream.buffer) for stream, shape in before if shape}
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         # One that a tool has laid over the same buffer would close it at its end.
-        if isinstance(stream, io.TextIOWrapper) and all(stream is not kept for kept, *_ in before):
+        if isinstance(stream, io.TextIOWrapper) and all(stream is not kept for kept, _ in before):
             with contextlib.suppress(OSError, ValueError):
                 if id(stream.buffer) in held:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
                     stream.detach()
-    (sys.stdin, *_), (sys.stdout, *_), (sys.stderr, *_) = before
-    for stream, *shape in before:
+    (sys.stdin, _), (sys.stdout, _), (sys.stderr, _) = before
+    for stream, shape in before:
         if shape:
             encoding, errors, line_buffering, write_through = shape
             stream.reconfigure(
@@ -373,7 +377,8 @@ def _root_logger_is_changed(before: tuple[Any, ...]) -> bool:
         or len(root.handlers) != len(handlers)
     ):
         return True
-    for now, (handler, handler_level, formatter) in zip(root.handlers, handlers, strict=True):
+    for number, (handler, handler_level, formatter) in enumerate(handlers):
+        now = root.handlers[number]
         if now is not handler or now.level != handler_level or now.formatter is not formatter:
             return True
     return False
