@@ -190,3 +190,34 @@ async def test_a_file_that_cannot_be_used_is_a_problem_of_its_own(daemon: Runnin
         path.write_text(json.dumps({"mcpServers": entries}))
         await session.reload()
         assert list(session.catalog.problems) == []
+
+
+@pytest.mark.slow
+async def test_what_would_give_a_server_more_is_said_as_it_works(daemon: RunningDaemon) -> None:
+    """Of a project's server to adopt it; of the user's own what its source takes."""
+    mark = daemon.project / "mark"
+    ship(daemon.project, mark)
+    trust(daemon)
+
+    def remedy(tool: str, subject: str) -> str:
+        request = op.ExplainRequest(directory=str(daemon.project), tool=tool, subject=subject)
+        (found,) = daemon.ask("Operator/Explain", request, op.ExplainResponse).explanations
+        assert not found.allowed
+        return found.remedy
+
+    for subject in ("a.example", "A_VARIABLE", "/root/x"):
+        assert "toolcell mcp adopt --project" in remedy("plain_echo", subject)
+    own = json.dumps([sys.executable, "-I", "${project}/plain.py"])
+    daemon.config.write_text(f"[source.own]\nmcp = {own}\n")
+    daemon.reload()
+    assert "source.own.network" in remedy("own_echo", "a.example")
+    said = remedy("own_echo", "no-such-program")
+    assert "programs" not in said
+    assert '["env", "PATH=/directory/of/no-such-program:' in said
+    words = json.loads(said[said.index("[") : said.index(", …")] + "]")
+    command = json.dumps([*words, sys.executable, "-I", "${project}/plain.py"])
+    daemon.config.write_text(f"[source.own]\nmcp = {command}\n")
+    daemon.reload()
+    async with daemon.connect() as session:
+        await session.described(60)
+        assert json.loads(await text_of(session, "own_variables"))["PATH"].startswith("/directory/of/")

@@ -218,8 +218,11 @@ def _program(permit: Permit, subject: str) -> Explanation:
     path = dict(spec.environment).get("PATH", os.defpath)
     found = shutil.which(subject, path=path)
     if found is None:
-        remedy = set_command(
-            ("source", spec.file.source, "programs"), [*spec.file.programs, f"/directory/of/{subject}"]
+        place = f"/directory/of/{subject}"
+        remedy = (
+            set_command(("source", spec.file.source, "programs"), [*spec.file.programs, place])
+            if spec.file.share is None
+            else f'Have its command begin so: ["env", {json.dumps(f"PATH={place}:{path}")}, …'
         )
         return Explanation("program", subject, False, "not start", f"it is not in PATH, {path}", remedy)
     reach = _path(permit, found, found)

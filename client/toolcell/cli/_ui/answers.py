@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from toolcell._units import format_bytes, format_seconds
 from toolcell._version import VERSION
 
-from .format import ago, clean, time_of
+from .format import ago, clean, shown_file, time_of
 from .prose import fitted, print_prose
 from .tables import print_facts, print_table
 
@@ -176,7 +176,7 @@ def print_workers(answer: op.ListWorkersResponse | Record) -> None:
         print("\nIn quarantine; toolcell release TOOL lets one out:")
     for shut_out in answer.quarantined:
         why = shut_out.by or f"{len(shut_out.deaths)} deaths, the last of {shut_out.deaths[-1].cause}"
-        print_prose(f"  {clean(shut_out.path)}: {clean(why)}, {ago(time_of(shut_out.since), now)}")
+        print_prose(f"  {shown_file(shut_out.path)}: {clean(why)}, {ago(time_of(shut_out.since), now)}")
 
 
 def print_status(found: op.GetStatusResponse | Record, terminal: Terminal) -> None:

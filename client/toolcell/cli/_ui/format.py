@@ -63,6 +63,19 @@ def clean(text: str) -> str:
 
 
 def shown_path(path: str) -> str:
-    """Return a path from the current directory where it lies below it, else whole; on one line."""
+    """Return the path of a tool file from the current directory where it lies below it, else whole; see `shown_file`."""
     here = os.getcwd().rstrip("/") + "/"
-    return clean(path.removeprefix(here))
+    return shown_file(path.removeprefix(here))
+
+
+def shown_file(path: str) -> str:
+    """Return the path of a tool file on one line; that of an MCP server, which is no file, is its name and where it stands."""
+    from toolcell._file_kinds import SERVER  # late: the warm call needs none
+
+    above, name = os.path.split(path)
+    if not name.endswith(SERVER.suffix):
+        return clean(path)
+    server = name.removesuffix(SERVER.suffix).partition("@")[
+        0
+    ]  # behind it is the digest of a project's command
+    return clean(f"MCP server {server} of {above}")

@@ -7,7 +7,7 @@ import sys
 
 from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit
-from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.format import clean, shown_file
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
@@ -46,7 +46,10 @@ def _print(answer: op.PrepareResponse) -> None:
     first, *more = answer.message.splitlines() or [""]
     print_prose(
         "\n".join(
-            [f"{clean(answer.path)}: {answer.state}: {clean(first)}", *(f"  {clean(line)}" for line in more)]
+            [
+                f"{shown_file(answer.path)}: {answer.state}: {clean(first)}",
+                *(f"  {clean(line)}" for line in more),
+            ]
         )
     )
     sys.stdout.flush()

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Misuse
-from toolcell.cli._ui.format import clean, time_of
+from toolcell.cli._ui.format import clean, shown_file, time_of
 from toolcell.cli._ui.json_output import problem, record
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
@@ -111,7 +111,7 @@ async def reload(context: CommandContext) -> Exit:
         print("Problems:")
     for item in answer.problems:
         line = f" line {item.line}" if item.line else ""
-        print_prose(f"  {clean(item.path)}{line}: {clean(item.message.partition(chr(10))[0])}")
+        print_prose(f"  {shown_file(item.path)}{line}: {clean(item.message.partition(chr(10))[0])}")
     return Exit.OK
 
 
@@ -146,7 +146,7 @@ async def release(context: CommandContext, tool: str, reason: str) -> Exit:
     elif not context.quiet:
         for item in answer.released:
             after = f", after {_count(len(item.deaths), 'death', 'deaths')}" if item.deaths else ""
-            print_prose(f"{clean(item.path)} may run again{after}.")
+            print_prose(f"{shown_file(item.path)} may run again{after}.")
     return Exit.OK
 
 
@@ -161,7 +161,7 @@ async def quarantine(context: CommandContext, tool: str, reason: str) -> Exit:
         print_json({"quarantined": [record(item) for item in answer.quarantined]})
     elif not context.quiet:
         for item in answer.quarantined:
-            print_prose(f"{clean(item.path)} is in quarantine. To release it: toolcell release {tool}")
+            print_prose(f"{shown_file(item.path)} is in quarantine. To release it: toolcell release {tool}")
     return Exit.OK
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit
-from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.format import clean, shown_file
 from toolcell.cli._ui.json_output import problem, record
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
@@ -187,7 +187,8 @@ def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
     of_files: dict[str, list[str]] = {}
     for it in asked.files:
         if it.path not in told:
-            of_files.setdefault(", ".join(it.gets), []).append(os.path.relpath(it.path, asked.directory))
+            place = shown_file(os.path.relpath(it.path, asked.directory))
+            of_files.setdefault(", ".join(it.gets), []).append(place)
     given += [(f"{', '.join(paths)}:", gets) for gets, paths in of_files.items()]
     if any(value for _, value in given):
         whole = asked.state in ("trusted", "pinned")
@@ -196,7 +197,8 @@ def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
     if asked.problems:
         yield "Not known, because they could not be described:"
         yield from (
-            f"  {clean(found.path)}: {clean(found.message.partition(chr(10))[0])}" for found in asked.problems
+            f"  {shown_file(found.path)}: {clean(found.message.partition(chr(10))[0])}"
+            for found in asked.problems
         )
 
 
@@ -209,7 +211,7 @@ def _lines(tools: Iterable[op.ToolAsks], directory: str) -> Iterator[str]:
             of_nothing.append(clean(tool.tool))
             continue
         more = " (more than before)" if tool.state == "more" else ""
-        path = clean(os.path.relpath(tool.path, directory))
+        path = shown_file(os.path.relpath(tool.path, directory))
         yield f"  {clean(tool.tool)} ({path}): {clean(', '.join(wants))}{more}"
     if of_nothing:
         yield f"  asking for nothing: {', '.join(of_nothing)}"
