@@ -54,7 +54,9 @@ class Permission:
         self._decided = decided
         tool = plan.tool
         asker = f"[permissions] {tool.file.source}/{tool.name} {tool.path}"
-        self.questions = Questions(call_id, asker, session, self._answered, lambda: None, self._expired)
+        self.questions = Questions(
+            call_id, asker, session, self._answered, lambda: None, self._expired, tool.name
+        )
 
     def ask(self, arguments: bytes) -> None:
         """Put the question; the arguments are shown in full, or the call is refused."""

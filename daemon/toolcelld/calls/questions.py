@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from toolcell._context.ui import QUESTION
 from toolcelld.calls import events
 from toolcelld.calls.timers import PausableTimer
+from toolcelld.policy.disabled import in_a_line
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     AnswerMessage,
@@ -42,6 +43,9 @@ QUESTION_BYTES_MAX: Final = 48 * 1024
 """Bytes of a question with its patterns and details, or of a request with its arguments: one message to the client."""
 REMEMBERED_MAX: Final = 1_000
 """Patterns that are remembered of a session; where there are so many, "always" is a yes to this question alone."""
+RECORDED_MAX: Final = 100
+"""Answers of one call that stand in the audit. A client that answers by itself would fill it with those to a tool that asks
+for ever."""
 SERVICES_SHOWN_MAX: Final = 16
 """Names of offered services in the message about an unknown one."""
 
@@ -65,6 +69,7 @@ class Questions:
         changed: Called when one was opened or closed.
         expired: Called once, with what to say, when they were open for as long as they may be, all together. It closes
             them.
+        about: The tool that answers are recorded for; by default `tool`.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Questions:
         answer: Callable[[AnswerMessage | ReplyMessage, bytes], None],
         changed: Callable[[], None],
         expired: Callable[[str], object],
+        about: str = "",
     ) -> None:
         self._call_id = call_id
         self._tool = tool
@@ -90,6 +96,8 @@ class Questions:
         self._asked = 0  # the highest number that was sent to the client
         self._loop = asyncio.get_running_loop()
         self._closed = ""
+        self._recorded = 0
+        self._about = about or tool
 
     @property
     def open(self) -> int:
@@ -199,6 +207,8 @@ class Questions:
         if opened is None or not isinstance(opened.event, events.QuestionAsked):
             return False
         self._take(ask_id)
+        said = "always" if allowed and always else "yes" if allowed else "no"
+        self._decided(f"{said}: {opened.event.question['question']}")
         if allowed and always and len(self._session.always) < REMEMBERED_MAX:
             self._session.always.update(opened.remembered)
         self._say_answer(ask_id, allowed=allowed, always=always, message=message)
@@ -210,8 +220,22 @@ class Questions:
         if opened is None or not isinstance(opened.event, events.ServiceRequested):
             return False
         self._take(ask_id)
+        if opened.event.service == QUESTION and result:
+            self._decided("a value")  # which may be a secret
         self._say_reply(ask_id, result, message)
         return True
+
+    def _decided(self, message: str) -> None:
+        """Record an answer that a person has given, of a call at most as many as are read by one."""
+        self._recorded += 1
+        if self._recorded <= RECORDED_MAX:
+            self._session.services.decision(
+                "answer",
+                in_a_line(message),
+                tool=self._about,
+                session_id=self._session.id,
+                call_id=self._call_id,
+            )
 
     def withdraw(self, ask_id: int) -> None:
         """Close a question for which the tool no longer waits."""

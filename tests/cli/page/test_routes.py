@@ -143,7 +143,7 @@ async def test_a_name_that_leads_here_is_not_ours(operated: Visitor) -> None:
         assert reason(forged) == (421, "wrong_host")
 
 
-@pytest.mark.parametrize("action", [*(f"actions/{name}" for name in ACTIONS), "call"])
+@pytest.mark.parametrize("action", [*(f"actions/{name}" for name in ACTIONS), "call", "answer"])
 async def test_each_action_is_refused_without_its_token_and_to_who_may_only_look(
     watched: Visitor, operated: Visitor, action: str
 ) -> None:
@@ -271,6 +271,117 @@ async def test_a_call_of_the_page_is_followed_and_told_whole(operated: Visitor) 
     failed = await call(operated, "fail", message="\u202e<script>\x07" + "x" * 5000)
     assert failed["kind"] == "tool_error"
     assert (await call(operated, "nothing"))["kind"] == "refused"
+
+
+async def asking(
+    visitor: Visitor, answers: list[dict[str, Any]], tool: str = "inquire"
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Call a tool and answer its questions, one after the other; return them, and how it ended."""
+    questions: list[dict[str, Any]] = []
+    async with visitor.http.stream(
+        "POST",
+        "/api/operator/call",
+        json={"tool": tool},
+        headers={"Origin": visitor.page.url, "X-Toolcell-Page": visitor.token},
+    ) as response:
+        async for name, data in events_of(response):
+            if name == "question":
+                questions.append(data)
+                said = {"question": data["question"], **answers[len(questions) - 1]}
+                assert (await visitor.post("answer", said)).status_code == 200
+                again = await visitor.post("answer", said)
+                assert reason(again) == (404, "unknown_question")
+            elif name == "ended":
+                return questions, data
+    raise AssertionError
+
+
+async def answered(visitor: Visitor, tool: str) -> list[tuple[str, str]]:
+    """The answers in the audit to what a tool has asked, the newest first."""
+    return [
+        (each["message"], each["call_id"])
+        for each in await decisions(visitor)
+        if each["type"] == "decision.answer" and each["tool"] == tool
+    ]
+
+
+async def test_the_questions_of_a_call_are_told_answered_and_in_the_audit(operated: Visitor) -> None:
+    yes: list[dict[str, Any]] = [{"allowed": True}, {"value": "blue"}, {"value": "me"}, {"value": True}]
+    questions, outcome = await asking(operated, yes)
+    assert (outcome["kind"], outcome["content"][0]["text"]) == ("ok", "blue me True"), outcome
+    assert [(each["kind"], each["message"]) for each in questions] == [
+        ("permission", "Delete <b>\u202eall?"),
+        ("select", "Which one?"),
+        ("input", "Your name?"),
+        ("confirm", "Sure?"),
+    ]
+    assert (questions[0]["patterns"], questions[0]["always"]) == (["/x"], ["/*"])
+    assert (questions[1]["options"], questions[2]["default"]) == (["red", "blue"], "nobody")
+    said: list[tuple[str, str]] = []
+    while len(said) < 4:  # the records are written in batches
+        said = await answered(operated, "inquire")
+        await asyncio.sleep(0.02)
+    # What was typed may be a secret.
+    assert [message for message, _ in said] == ["a value"] * 3 + ["yes: Delete <b>\\u202eall?"]
+    assert len({call_id for _, call_id in said}) == 1
+    assert said[0][1].startswith("page-")
+
+
+async def test_a_no_has_its_reason_and_a_value_may_be_left_out(operated: Visitor) -> None:
+    _, outcome = await asking(operated, [{"allowed": False, "message": "not \u202e today"}])
+    assert (outcome["kind"], "not \u202e today" in outcome["message"]) == ("denied", True), outcome
+    none: dict[str, Any] = {"value": None}
+    _, outcome = await asking(operated, [{"allowed": True, "always": True}, none, none, none])
+    assert outcome["content"][0]["text"] == "None None False"
+
+
+async def test_what_is_no_answer_leaves_the_question_open(watched: Visitor, operated: Visitor) -> None:
+    wrong: list[Any] = [
+        {"value": "green"},
+        {"value": True},
+        {"value": "x" * 40_000},
+        {"value": 1},
+        {"value": ["red"]},
+        {"value": "red", "more": 1},
+        {"allowed": "yes"},
+        {"message": "x" * 2000},
+    ]
+    data: dict[str, Any] = {}
+    async with operated.http.stream(
+        "POST",
+        "/api/operator/call",
+        json={"tool": "inquire"},
+        headers={"Origin": operated.page.url, "X-Toolcell-Page": operated.token},
+    ) as response:
+        async for name, data in events_of(response):
+            if name != "question":
+                continue
+            if data["kind"] == "permission":
+                about = {"question": data["question"], "allowed": True}
+                assert reason(await operated.post("answer", about | {"value": "x"})) == (
+                    422,
+                    "invalid_request",
+                )
+                # Who may only look, and who guesses, answer nothing.
+                assert reason(await watched.post("answer", about)) == (403, "read_only")
+                forged = await operated.post("answer", about, headers={"X-Toolcell-Page": "a" * 43})
+                assert reason(forged) == (403, "forged")
+                for guess in ("", "1", data["question"][:-1], "x" * 64):
+                    refused = await operated.post("answer", about | {"question": guess})
+                    assert reason(refused) == (404, "unknown_question")
+                assert (await operated.post("answer", about)).status_code == 200
+                continue
+            for body in wrong:
+                refused = await operated.post("answer", {"question": data["question"]} | body)
+                assert reason(refused) == (422, "invalid_request"), body
+            assert (await operated.answer("calls", params={"tool": "inquire"}))["calls"][0]["state"] != "ended"
+            break
+    state = ""
+    while state != "ended":  # who leaves takes the call along, and its question
+        state = (await operated.answer("calls", params={"tool": "inquire"}))["calls"][0]["state"]
+        await asyncio.sleep(0.02)
+    gone = await operated.post("answer", {"question": data["question"], "value": "red"})
+    assert reason(gone) == (404, "unknown_question")
 
 
 async def test_an_output_is_read_in_ranges(operated: Visitor) -> None:

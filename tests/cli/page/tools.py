@@ -42,6 +42,15 @@ def die() -> str:
     return ""
 
 
+@tool(name="inquire")
+async def inquire(context: ToolContext) -> str:
+    """Ask for a permission and three values."""
+    await context.ask("Delete <b>\u202eall?", permission="delete", patterns=["/x"], always=["/*"])
+    color = await context.ui.select("Which one?", ["red", "blue"])
+    name = await context.ui.input("Your name?", "nobody")
+    return f"{color} {name} {await context.ui.confirm('Sure?')}"
+
+
 @tool(name="print_much")
 def print_much(lines: int = 20_000) -> str:
     """Return more than is shown."""

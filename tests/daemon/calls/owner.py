@@ -32,16 +32,21 @@ class FakeOwner:
         self, places: Places | None = None, *, seconds_max: float | None = None, **services: Any
     ) -> None:
         config = SimpleNamespace(max=SimpleNamespace(timeout_seconds=seconds_max))
-        self.services = cast("Services", SimpleNamespace(config=config, log=self._log, **services))
+        own = {"config": config, "log": self._log, "decision": self._decision, **services}
+        self.services = cast("Services", SimpleNamespace(**own))
         self.places = self.hook_places = places or Places(1)
         self.allowance = MessageAllowance()
         self.always: set[tuple[str, str, str, str]] = set()
         self.told: list[events.Event] = []
         self.lines: list[str] = []
+        self.decisions: list[tuple[str, str, str]] = []
         self.ended = 0
 
     def _log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         self.lines.append(text)
+
+    def _decision(self, action: str, message: str, *, tool: str, session_id: str, call_id: str) -> None:
+        self.decisions.append((action, message, tool))
 
     def tell(self, event: events.Event) -> None:
         self.told.append(event)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.daemon.calls.owner import FakeOwner
 
+from toolcell._context.ui import QUESTION
 from toolcelld.calls.events import MESSAGE_BYTES, QuestionAsked, ServiceRequested
-from toolcelld.calls.questions import OPEN_MAX, REMEMBERED_MAX, Questions
+from toolcelld.calls.questions import OPEN_MAX, RECORDED_MAX, REMEMBERED_MAX, Questions
 from toolcelld.protocol.messages import (
     AnswerMessage,
     AskMessage,
@@ -63,6 +64,29 @@ class Session(FakeOwner):
     @property
     def answered(self) -> list[tuple[int, bool]]:
         return [(reply.ask, reply.allowed) for reply in self.replies if isinstance(reply, AnswerMessage)]
+
+
+async def test_each_answer_of_a_client_is_a_decision_and_a_call_fills_no_audit() -> None:
+    session = Session(services=frozenset({QUESTION, "session.send"}))
+    hostile = "Drop\n\x1b[2J" + "x" * 10_000
+    session.ask(1, question=hostile)
+    session.ask(2)
+    session.request(3, QUESTION)
+    session.request(4)
+    session.ask(5)
+    assert session.questions.answer(1, True, False, "")
+    assert session.questions.answer(2, False, False, "no")
+    assert session.questions.reply(3, b'{"value": "secret"}', "")
+    assert session.questions.reply(4, b"{}", "")  # of a service, and not of a person
+    session.questions.withdraw(5)
+    (first, *others) = session.decisions
+    assert first[1].startswith("yes: Drop\\n\\x1b[2Jxxx")
+    assert len(first[1]) < 300
+    assert others == [("answer", "no: Drop?", "drop"), ("answer", "a value", "drop")]
+    for number in range(6, 6 + 2 * RECORDED_MAX):
+        session.ask(number)
+        assert session.questions.answer(number, True, False, "")
+    assert len(session.decisions) == RECORDED_MAX
 
 
 async def test_an_answer_reaches_the_worker_once() -> None:

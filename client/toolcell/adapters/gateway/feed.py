@@ -23,7 +23,9 @@ UNREAD_BYTES_MAX = 256 * 1024 * 1024
 QUIET_SECONDS = 15.0
 """After as long without an event a reader gets a comment, so that a closed connection is noticed."""
 
-Name: TypeAlias = Literal["tool_use", "message", "tool_result", "error", "completed", "tools", "gap", "state"]
+Name: TypeAlias = Literal[
+    "tool_use", "message", "tool_result", "error", "completed", "tools", "gap", "state", "accepted", "question", "answered", "ended"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from toolcell.cli._ui.prose import print_prose
 from toolcell.cli.adapters.http_server import address_of, listen, token_of
 from toolcell.cli.page.access import Access, PageGuard
 from toolcell.cli.page.acting import add_acting
+from toolcell.cli.page.calling import add_calling
 from toolcell.cli.page.files import add_files, read_files
 from toolcell.cli.page.live import Live
 from toolcell.cli.page.reading import add_reading
@@ -58,6 +59,7 @@ async def ui(context: CommandContext, options: HttpOptions, *, may_act: bool) ->
     app = application(sessions)
     add_reading(app, context, live)
     add_acting(app, context, access)
+    add_calling(app, context)
     add_files(app, files)
 
     def guarded(listening: Address) -> ASGIApp:

@@ -2,6 +2,7 @@
 
 import { html, useRef, useState } from "./vendor/preact.js";
 import { CallLink, Failed } from "./parts.js";
+import { Asked } from "./question.js";
 import { call, post } from "./net.js";
 import { lines, short } from "./text.js";
 
@@ -62,6 +63,7 @@ export function Form({ tool, directory, seat }) {
     const [written, setWritten] = useState({});
     const [running, setRunning] = useState(null);
     const [events, setEvents] = useState([]);
+    const [questions, setQuestions] = useState([]);
     const [outcome, setOutcome] = useState(null);
     const [error, setError] = useState(null);
     const aborting = useRef(null);
@@ -73,6 +75,7 @@ export function Form({ tool, directory, seat }) {
         setError(null);
         setOutcome(null);
         setEvents([]);
+        setQuestions([]);
         const given = {};
         try {
             for (const [name, schema] of fields) {
@@ -84,11 +87,14 @@ export function Form({ tool, directory, seat }) {
             for await (const { name, data } of call({ tool: tool.name, arguments: given, directory }, aborting.current.signal)) {
                 if (name === "accepted") setRunning(data.call_id);
                 else if (name === "message") setEvents((before) => [...before.slice(-EVENTS_MAX), told(data)]);
-                else setOutcome({ ...data, call_id: running });
+                else if (name === "question") setQuestions((before) => [...before, data]);
+                else if (name === "answered") setQuestions((before) => before.filter((each) => each.question !== data.question));
+                else if (name === "ended") setOutcome({ ...data, call_id: running });
             }
         } catch (fault) {
             setError(fault);
         }
+        setQuestions([]);
         setRunning((id) => {
             setOutcome((before) => before && { ...before, call_id: id });
             return null;
@@ -103,6 +109,7 @@ export function Form({ tool, directory, seat }) {
             </div>
         </form>
         <${Failed} error=${error} />
+        <div role="alert">${questions.map((asked) => html`<${Asked} key=${asked.question} asked=${asked} tool=${tool.name} seat=${seat} />`)}</div>
         <div role="log" aria-label="What the call tells">${events.length > 0 && html`<pre tabindex="0" aria-label="Events of the call">${lines(events.join(""))}</pre>`}</div>
         <div role="status">${outcome && html`<div class=${outcome.kind === "ok" ? "note done" : "note"}>${short(outcome.kind)}${outcome.cause ? ` (${short(outcome.cause)})` : ""}${outcome.message ? `: ${lines(outcome.message).slice(0, 2000)}` : ""}</div>
             <pre tabindex="0" aria-label="Result of the call">${lines((outcome.content ?? []).map((block) => block.text ?? `[${block.type}]`).join("\n"))}</pre>
