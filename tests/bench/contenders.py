@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 from tests.bench.servers import ECHO, PING, add
+from tests.ports import port_to_bind
 
 from toolcell import _paths
 from toolcell.client import Session, connect
@@ -222,8 +223,7 @@ def _over_stdio(package: str) -> Contender:
 def _over_http(package: str) -> Contender:
     @contextlib.asynccontextmanager
     async def contender(directory: Path) -> AsyncGenerator[Call]:
-        with socket.create_server(("127.0.0.1", 0)) as reserved:
-            port = reserved.getsockname()[1]
+        port = port_to_bind()
         command = [sys.executable, "-m", "tests.bench.servers", package, str(port)]
         with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as process:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import shutil
 import sys
 from collections.abc import Callable
@@ -62,6 +63,11 @@ def processes(text: str) -> list[int]:
         if text.encode() in command:
             found.append(int(path.parent.name))
     return found
+
+
+def no_other_sleep() -> str:
+    """How long a process sleeps that is looked for: as long as none of another test, or of another run of this one."""
+    return f"59.{secrets.randbelow(10**9)}"
 
 
 def follow(_: Catalog) -> None:
@@ -191,12 +197,12 @@ async def test_a_server_that_ends_in_a_call_fails_that_call_alone(daemon: Runnin
 @pytest.mark.slow
 async def test_what_a_server_starts_stays_with_it_and_ends_with_its_cell(daemon: RunningDaemon) -> None:
     serve(daemon)
-    before = set(processes("sleep\x0059"))
+    seconds = no_other_sleep()
     async with daemon.connect() as session:
-        await text_of(session, "plain_child")
+        await text_of(session, "plain_child", seconds=seconds)
         assert await text_of(session, "plain_count") == "1"
         assert await text_of(session, "plain_count") == "2"
-        (child,) = set(processes("sleep\x0059")) - before
+        (child,) = processes(f"sleep\x00{seconds}")
         worker = workers(daemon)[0]
         assert worker.calls == 3
         assert (await session.call("plain_killed")).kind == "crashed"
@@ -206,12 +212,12 @@ async def test_what_a_server_starts_stays_with_it_and_ends_with_its_cell(daemon:
 @pytest.mark.slow
 async def test_a_killed_daemon_leaves_no_process_of_a_server(daemon: RunningDaemon) -> None:
     serve(daemon)
-    before = set(processes("sleep\x0059"))
+    seconds = no_other_sleep()
     async with daemon.connect() as session:
-        await text_of(session, "plain_child")
+        await text_of(session, "plain_child", seconds=seconds)
         assert len(processes(str(daemon.project))) == 1
         daemon.stop(9)
-        await until(lambda: not processes(str(daemon.project)) and set(processes("sleep\x0059")) <= before)
+        await until(lambda: not processes(str(daemon.project)) and not processes(f"sleep\x00{seconds}"))
 
 
 @pytest.mark.slow

@@ -131,8 +131,8 @@ def blocks(arguments: Arguments) -> Said:
     return None
 
 
-def child(_: Arguments) -> Said:
-    return text(subprocess.Popen(["sleep", "59"], start_new_session=True).pid)
+def child(arguments: Arguments) -> Said:
+    return text(subprocess.Popen(["sleep", arguments["seconds"]], start_new_session=True).pid)
 
 
 def asks(_: Arguments) -> Said:
