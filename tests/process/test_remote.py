@@ -215,6 +215,12 @@ async def test_another_machine_at_the_address_is_told_nothing(remote: Remote) ->
         assert error.message.startswith(f"{address_of(remote)} is not the machine {node} that was joined")
 
 
+@pytest.mark.parametrize("node", ["", ".", "a..b", "x" * 300, "a\0b", "\N{SNOWMAN}"])
+async def test_a_name_that_no_certificate_is_for_is_no_machine(remote: Remote, node: str) -> None:
+    joined(remote, remote.alice, remote.ticket(), node=node)
+    assert "no name that a certificate can be for" in (await refused(address_of(remote))).message
+
+
 async def test_a_ticket_that_is_not_valid_is_said(remote: Remote) -> None:
     joined(remote, remote.bob, remote.ticket())
     assert "for another certificate" in (await refused(address_of(remote))).message

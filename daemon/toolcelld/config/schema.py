@@ -386,7 +386,7 @@ def tcp_address(value: str) -> str:
 
 
 _TCP = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})")
-_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_-]{1,63}){0,8}")
 
 
 def _tcp(value: str) -> str:

@@ -18,6 +18,7 @@ import grpc
 
 from toolcell import _certificates
 from toolcell._certificates import Code
+from toolcell._printable import printable
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
@@ -136,4 +137,4 @@ def invitation(address: str, code: Code, directory: str) -> str:
     host, _, port = address.rpartition(":")
     reached = f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]") else address  # noqa: S104
     minutes = f"{CODE_SECONDS / 60:.0f} minutes"
-    return f"To use the tools of {directory} from another machine, once and within {minutes}:\n  toolcell join {reached} {code}"
+    return f"To use the tools of {printable(directory)} from another machine, once and within {minutes}:\n  toolcell join {reached} {code}"

@@ -10,7 +10,7 @@ from toolcell import _certificates
 from toolcell._certificates import Code, WrongCode
 from toolcell._extras import install_command
 from toolcell._paths import TLS, machine_file
-from toolcell._printable import json_text
+from toolcell._printable import json_text, printable
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.terminal import Terminal
@@ -59,7 +59,8 @@ async def join(context: CommandContext, address: str, code: str) -> Exit:
     if context.as_json:
         print(json_text({"address": f"{TLS}{address}", "node": machine.node, "directory": machine.directory}))
     else:
-        Terminal(quiet=context.quiet).note(f"{machine.node} has joined you to {machine.directory}.\n")
+        joined = f"You can use the tools of {machine.directory} on {machine.node}."
+        Terminal(quiet=context.quiet).note(f"{printable(joined)}\n")
         print(f"{TLS}{address}")
     return Exit.OK
 

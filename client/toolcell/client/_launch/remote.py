@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 import stat
 from collections.abc import AsyncGenerator
@@ -22,6 +23,7 @@ from toolcell.client.errors import Unavailable
 
 FILE_BYTES_MAX = 256 * 1024
 PORT_MAX = 65_535
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_-]{1,63}){0,8}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class Remote:
             raise Unavailable(
                 text, "Nothing was sent. If its certificate was renewed, join it again."
             ) from error
-        except (TimeoutError, OSError) as error:
+        except OSError as error:  # a TimeoutError is one
             why = getattr(error, "strerror", None) or str(error) or "it does not answer"
             raise Unavailable(
                 f"The machine {self.node} cannot be reached at {self.socket}: {why}."
@@ -138,6 +140,8 @@ def read(path: str) -> Machine:
         raise ValueError("its first line is not what joining a machine writes") from error
     if not all(isinstance(value, str) for value in asdict(machine).values()):
         raise ValueError("its first line is not what joining a machine writes")
+    if _NODE.fullmatch(machine.node) is None:
+        raise ValueError("its machine has no name that a certificate can be for")
     if not machine.ticket.isascii() or not machine.ticket.isprintable():
         raise ValueError("its ticket is none")
     return machine

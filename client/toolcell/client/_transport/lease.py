@@ -58,7 +58,7 @@ class Lease:
             sent: Whether the machine may have had the call.
         """
         until = self._until.strftime("%Y-%m-%dT%H:%M:%SZ")
-        lines = [f"The machine {self._node} is lost: {message}"]
+        lines = [f"The call is lost with the machine {self._node}. {message}"]
         if sent:
             lines.append(
                 f"The call may go on there until {until}, and is not run again by itself. See what it has done first."
