@@ -39,7 +39,9 @@ NOISE_BYTES_MAX: Final = 2000
 EXIT_SECONDS: Final = 1.0
 """For a server that has closed its output to exit."""
 CLOSE_SECONDS: Final = 0.9
-"""After each step of the end: two of them are within the daemon's grace of two seconds."""
+"""After each step of the end that asks: two of them are within the daemon's grace of two seconds."""
+KILLED_SECONDS: Final = 20.0
+"""For the kernel to end a server that was killed, which takes as long as others have the processors."""
 NO_METHOD: Final = -32601
 
 
@@ -225,11 +227,15 @@ class Connection:
         assert process.stdout is not None
         with contextlib.suppress(OSError):
             process.stdin.close()
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
+        for number, seconds in (
+            (None, CLOSE_SECONDS),
+            (signal.SIGTERM, CLOSE_SECONDS),
+            (signal.SIGKILL, KILLED_SECONDS),
+        ):
             if number is not None:
                 process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(CLOSE_SECONDS)
+                process.wait(seconds)
                 break
         process.stdout.close()
         os.close(self._pidfd)
