@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from toolcell import _paths
 from toolcelld.config.hosts import covered, network_entries
-from toolcelld.config.permissions import has_tiers, last_match, stricter
+from toolcelld.config.permissions import Rules, has_tiers, last_match, stricter
 from toolcelld.config.schema import PACKS, EnforceSection, Section, SourceSection, Trust
 from toolcelld.files.paths import is_below_any
 
@@ -144,14 +144,12 @@ def _by_sandbox(section: EnforceSection) -> str:
 def _held_rules(config: Config) -> Iterator[Held]:
     """Yield the permission rules with the pattern, or the name, of a stricter one of root's."""
     enforced = config.enforce.permissions
-    named = {pattern: action for pattern, action in enforced if "/" not in pattern and pattern[0] != "@"}
+    named: Rules = tuple(rule for rule in enforced if "/" not in rule[0] and rule[0][0] != "@")
     for pattern, action in config.permissions:
-        found = [(pattern, least) for known, least in enforced if known == pattern]
-        found += [
-            last for last in [last_match(tuple(named.items()), pattern, "", "exec")] if last is not None
-        ]
-        if any(stricter(least, action) for _, least in found[:1]):
-            yield Held(("permissions", pattern), f"permissions.{found[0][0]}")
+        found = [rule for rule in enforced if rule[0] == pattern]
+        known = found[-1] if found else last_match(named, pattern, "", "exec")
+        if known is not None and stricter(known[1], action):
+            yield Held(("permissions", pattern), f"permissions.{known[0]}")
 
 
 def _tables(config: Config) -> Iterator[tuple[tuple[str, ...], Section]]:
