@@ -32,7 +32,7 @@ SETTLE_SECONDS: Final = 1.0
 
 
 async def watched_calls(directory: Path, rounds: int) -> tuple[list[float], list[float]]:
-    """Return the seconds of calls without and with watchers."""
+    """Return the median seconds of a call in each round without and with watchers, which follow each other."""
     address = directory / "m.sock"
     alone: list[float] = []
     watched: list[float] = []
@@ -45,9 +45,9 @@ async def watched_calls(directory: Path, rounds: int) -> tuple[list[float], list
                 if number % 2:
                     async with _watching(path, str(address), page):
                         await asyncio.sleep(SETTLE_SECONDS)
-                        watched += await _calls(call)
+                        watched.append(statistics.median(await _calls(call)))
                 else:
-                    alone += await _calls(call)
+                    alone.append(statistics.median(await _calls(call)))
     return alone, watched
 
 
@@ -120,16 +120,17 @@ async def _watching(path: str, metrics: str, page: str) -> AsyncGenerator[None]:
 
 
 async def main() -> None:
-    """Measure, and print both medians and their ratio: `python -m tests.bench.watched [ROUNDS]`."""
+    """Measure, and print the medians of both and of the ratios of neighbours: `python -m tests.bench.watched [ROUNDS]`."""
     import tempfile
 
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     with tempfile.TemporaryDirectory(prefix="tb-", dir="/var/tmp") as place:
         alone, watched = await watched_calls(Path(place), rounds)
+    ratios = sorted(over / under for over, under in zip(watched, alone, strict=True))
     medians = [1000 * statistics.median(seconds) for seconds in (alone, watched)]
-    ratio = medians[1] / medians[0]
+    print(f"alone {medians[0]:.3f} ms, watched {medians[1]:.3f} ms, {rounds} rounds of each")
     print(
-        f"alone {medians[0]:.3f} ms of {len(alone)}, watched {medians[1]:.3f} ms of {len(watched)}: {ratio:.3f}"
+        f"ratio of neighbours: median {statistics.median(ratios):.3f}, of {ratios[0]:.3f} to {ratios[-1]:.3f}"
     )
 
 
