@@ -205,7 +205,7 @@ async def test_what_would_give_a_server_more_is_said_as_it_works(daemon: Running
         assert not found.allowed
         return found.remedy
 
-    for subject in ("a.example", "A_VARIABLE", "/root/x"):
+    for subject in ("a.example", "A_VARIABLE", "/srv/x"):
         assert "toolcell mcp adopt --project" in remedy("plain_echo", subject)
     own = json.dumps([sys.executable, "-I", "${project}/plain.py"])
     daemon.config.write_text(f"[source.own]\nmcp = {own}\n")
