@@ -374,7 +374,9 @@ async def test_what_is_no_answer_leaves_the_question_open(watched: Visitor, oper
             for body in wrong:
                 refused = await operated.post("answer", {"question": data["question"]} | body)
                 assert reason(refused) == (422, "invalid_request"), body
-            assert (await operated.answer("calls", params={"tool": "inquire"}))["calls"][0]["state"] != "ended"
+            assert (await operated.answer("calls", params={"tool": "inquire"}))["calls"][0][
+                "state"
+            ] != "ended"
             break
     state = ""
     while state != "ended":  # who leaves takes the call along, and its question
