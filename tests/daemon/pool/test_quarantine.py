@@ -158,7 +158,9 @@ def test_a_released_file_has_no_record(quarantine: Generations, name: str) -> No
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "")
     assert quarantine.release({"another"}) == []
+    assert quarantine.digests == [FILE.digest]
     assert [held.path for held in quarantine.release({name})] == [FILE.path]
+    assert quarantine.digests == []
     quarantine.check(FILE)
     assert not quarantine.died(FILE, "SIGSEGV", "")
     assert quarantine.wait_seconds(FILE) == 0

@@ -43,7 +43,7 @@ from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.sandbox.policy import OPEN, CellLimits
 from toolcelld.sessions import registry as registry_module
 from toolcelld.sessions import session as session_module
-from toolcelld.sessions.caller import AGENT
+from toolcelld.sessions.caller import AGENT, Caller
 from toolcelld.sessions.registry import Sessions
 from toolcelld.sessions.session import Session
 
@@ -242,10 +242,14 @@ class Stage:
         self.sessions = Sessions(services)
         self.sessions.projects = services
         self.sessions.limit_monitor = cast("Any", SimpleNamespace(timer=None, wake=lambda: None))
-        self.service = ToolCell(services, self.sessions, SimpleNamespace(caller=lambda _: AGENT))
+        self.service = ToolCell(services, self.sessions, cast("Any", SimpleNamespace(caller=self._caller)))
         self.lines: list[Line] = []
         self.seen: set[Session] = set()
         self.calls: set[Call] = set()
+
+    @staticmethod
+    def _caller(_: object) -> Caller:
+        return AGENT
 
     # What sessions use of the services of a daemon
 
