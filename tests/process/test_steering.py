@@ -90,7 +90,7 @@ async def test_a_file_is_released_by_a_name_that_no_session_and_no_call_knows(
         request = op.QuarantineToolRequest(tool="far_hello", directory=str(tmp_path / "elsewhere"))
         await operator.ask(operator.operator.QuarantineTool, request)
         for name in ("", "hello", "far_", "far_hell", "\0", "far_hello\n", "x" * 100_000):
-            with pytest.raises(Refused, match="is not in quarantine; far is") as caught:
+            with pytest.raises(Refused, match=r"is not in quarantine; .*\bfar\b") as caught:
                 await operator.ask(operator.operator.Release, op.ReleaseRequest(tool=name))
             assert len(caught.value.message) < 1000
         answer = await operator.ask(

@@ -198,8 +198,10 @@ async def test_calls_are_recorded_without_a_journal_and_the_next_batch_tries_aga
             put(records, accepted(f"c-{number}"), ended(f"c-{number}"))
             assert len(await records.calls(ALL, 10)) == number + 1
         assert len(tried) == 3
+        await records.calls(ALL, 10)  # what follows the last batch is done
         put(records, accepted("c-4"))
-        assert [row[2] for row in rows_left(records.path, records.run)][-1:] == ["c-4"]
+        # In either of the two files, and in the rows once its batch is written.
+        assert "c-4" in [row[2] for row in rows_left(records.path, records.run)]
 
 
 async def test_files_of_others_that_are_alive_stay(tmp_path: Path) -> None:
