@@ -39,7 +39,7 @@ _HARMLESS: Final = re.compile(
     r"[~./][^\s@]*|-?[0-9]+(?:\.[0-9]+)?|[A-Za-z]{0,24}|[A-Za-z]{1,12}(?:[-_][A-Za-z]{1,12}){1,3}|https?://[^\s/?#@]+(?:/[^\s?#@]{0,60})?",
 )
 """Paths, a number, a word or a plain address: shown in lists of processes without harm."""
-_ADDRESS: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^\s/@]+@")
+_ADDRESS: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]{0,30}://)[^\s/@]+@")
 _OPTION: Final = re.compile(r"(?P<option>--?[A-Za-z0-9_-]+)(?:=(?P<value>.*))?", re.DOTALL)
 _RANDOM: Final = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_+=-]{20,}")
 HIDDEN: Final = "•••"
