@@ -40,7 +40,7 @@ def dies() -> None:
 BOUND = 10 * BATCH_SECONDS
 """On a busy machine; of what ended within it before the kill, only that it was accepted may be known."""
 ROUNDS = [
-    pytest.param(number, marks=pytest.mark.slow if number < 5 else pytest.mark.nightly)
+    pytest.param(number, marks=pytest.mark.slow if number < 2 else pytest.mark.nightly)
     for number in range(100)
 ]
 
