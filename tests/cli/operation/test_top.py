@@ -26,19 +26,22 @@ USAGE = 2
 UNAVAILABLE = 69
 
 
-def test_one_table_is_printed_where_no_terminal_is(daemon: Project) -> None:
-    daemon.tool("t", TOOLS)
-    assert daemon.run("call", "t_hello").code == 0
-    assert daemon.run("call", "t_dies").code != 0
-    done = daemon.run("top", "--list", "tools")
+def test_one_table_is_printed_where_no_terminal_is(own_daemon: Project) -> None:
+    own_daemon.tool("t", TOOLS)
+    assert own_daemon.run("call", "t_hello").code == 0
+    assert own_daemon.run("call", "t_dies").code != 0
+    done = own_daemon.run("top", "--list", "tools")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["daemon", "host", "calls", "ended"]
     headings = ["TOOL", "OPEN", "CALLS", "/MIN", "FAILED", "MEDIAN", "P95", "LAST"]
     assert headings in [line.split() for line in lines]
     rows = [line.split() for line in lines if line.startswith("t_")]
-    assert [(row[0], row[2], row[4]) for row in rows] == [("t_dies", "1", "1"), ("t_hello", "1", "0")]
-    assert "SIGABRT" in daemon.run("top", "--once", "--list", "deaths").out
+    assert [(row[0], row[2], row[4]) for row in rows] == [
+        ("t_dies", "1", "1"),
+        ("t_hello", "1", "0"),
+    ]
+    assert "SIGABRT" in own_daemon.run("top", "--once", "--list", "deaths").out
 
 
 @pytest.mark.parametrize("name", ["calls", "workers", "sessions", "tools", "deaths"])
