@@ -293,6 +293,8 @@ class RunningDaemon:
     def settle(self, blanks: int = 0) -> None:
         """Retire its idle workers, and wait until it has no session, call or worker, and `blanks` cells ready.
 
+        What is in quarantine is released, as the next test finds it in the lists of the whole daemon.
+
         Fails if the daemon has died or does not come to rest.
         """
         assert self.process is not None
@@ -304,6 +306,8 @@ class RunningDaemon:
             while True:  # it has no event for "idle"
                 status = ask("Operator/GetStatus", operator_pb2.GetStatusRequest(), STATUS)
                 if not (status.blanks < blanks or status.sessions or status.calls or status.workers):
+                    if status.quarantined:
+                        self._release(ask)
                     return
                 if time.monotonic() > deadline:
                     log = self.log.read_text()[-4000:]
@@ -312,6 +316,13 @@ class RunningDaemon:
                     ask(*restart)  # one that was told of the end of a session since
                 time.sleep(pause)
                 pause = min(1.3 * pause, LOOK_SECONDS_MAX)
+
+    def _release(self, ask: Callable[..., Any]) -> None:
+        listed = ask(
+            "Operator/ListWorkers", operator_pb2.ListWorkersRequest(), operator_pb2.ListWorkersResponse
+        )
+        for held in listed.quarantined:
+            ask("Operator/Release", operator_pb2.ReleaseRequest(tool=held.path), operator_pb2.ReleaseResponse)
 
     def at_rest(self) -> DaemonSnapshot:
         """What it holds when it is idle; fails if that never comes, or is more than after its start."""
