@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 SEED_BYTES: Final = 16
-"""Of a code that lives for minutes; nobody tries half of 2^128."""
+"""Of a code that lives for minutes: half of 2^128 tries are not made in that time."""
 PIN_BYTES: Final = 16
 """Of the digest of the authority; another authority with the same ones is as hard to find."""
 AUTHORITY_DAYS: Final = 3650

@@ -6,7 +6,7 @@ of every busy cell (see `usage`); the next one waits ten times as long as the la
 polling never takes more than a tenth of the daemon. Work is processor time: on a busy machine a poll is
 suspended most of the time, and the processes that it reads may not be.
 
-A worker with several calls is measured once for all of them. Its processor time is nobody's alone, so no call is held to it.
+A worker with several calls is measured once for all of them. Its processor time is of no single call, so none is held to it.
 
 A poll never waits for a tool: exact memory, which a tool can delay, is read in a thread (see `usage`).
 

@@ -225,7 +225,7 @@ class Run:
 
     def stop(self, stop: Stop) -> bool:
         """Stop the tool. Return False if the worker has reported. The first cause counts."""
-        call, worker = self.call, self.worker
+        call = self.call
         if call.state not in IN_WORKER:
             return False
         if call.state is CallState.ABORTING:
@@ -235,10 +235,13 @@ class Run:
         if self.questions is not None:
             self.questions.close(STOPPED)
         call.fire(CallEvent.ABORT)
-        worker.fire(WorkerEvent.ABORT)
-        worker.cell.abort(self.sequence, stop.text)
-        self._grace = AbortEscalation(self._grace_seconds(), worker.cell.resend_abort, self._grace_over)
+        self._abort_in_worker(stop.text)
+        self._grace = AbortEscalation(self._grace_seconds(), self.worker.cell.resend_abort, self._grace_over)
         return True
+
+    def _abort_in_worker(self, text: str) -> None:
+        self.worker.fire(WorkerEvent.ABORT)
+        self.worker.cell.abort(self.sequence, text)
 
     def _grace_seconds(self) -> float:
         assert self.wish is not None

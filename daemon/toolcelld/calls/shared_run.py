@@ -14,8 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from toolcelld.calls.outcomes.outcome import Stop
-from toolcelld.calls.run import IN_WORKER, STOPPED, Run
-from toolcelld.calls.timers import AbortEscalation
+from toolcelld.calls.run import Run
 from toolcelld.cell.exit import CellExit
 from toolcelld.config.resolution.settings import KEYS
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
@@ -46,23 +45,14 @@ class SharedRun(Run):
 
     # Stopping
 
-    def stop(self, stop: Stop) -> bool:
-        """Stop the call; see `Run.stop`."""
-        call, worker = self.call, self.shared
-        if call.state not in IN_WORKER:
-            return False
-        if call.state is CallState.ABORTING:
-            return True
-        self.wish, self.wished = stop, time.monotonic()
-        call.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
-        if self.questions is not None:
-            self.questions.close(STOPPED)
-        call.fire(CallEvent.ABORT)
-        worker.cell.abort(self.sequence, stop.text)
+    def _abort_in_worker(self, text: str) -> None:
+        self.worker.cell.abort(self.sequence, text)
         if self.plan.spec.file.on_abort == "replace":
-            self._pool.replace(worker)
-        self._grace = AbortEscalation(self.plan.grace_seconds, worker.cell.resend_abort, self._grace_over)
-        return True
+            self._pool.replace(self.shared)
+
+    def _grace_seconds(self) -> float:
+        # Also at the end of a lease: what does not answer in this time is ended with the calls of others.
+        return self.plan.grace_seconds
 
     def _grace_over(self) -> None:
         text = f"did not answer for {self.plan.grace_seconds:g} s"

@@ -1,7 +1,7 @@
 """The calls of the page: each is followed as server-sent events, and a request of its own answers what its tool asks.
 
 A call has a session of its own, which is in the records as one of the agent "page". A question is told in the stream of its
-call under a name that nobody can guess, and waits until it is answered, the call has ended, or its page has gone. The
+call under a random name, and waits until it is answered, the call has ended, or its page has gone. The
 daemon bounds how long, and writes each answer into the audit.
 """
 

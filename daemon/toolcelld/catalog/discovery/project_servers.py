@@ -25,7 +25,7 @@ SERVERS_FILE: Final = ".mcp.json"
 FILE_BYTES_MAX: Final = 256 * 1024
 """A hundredth of it is usual."""
 DIGEST_BYTES: Final = 16
-"""Of a command, in the path of its entry: enough that nobody finds two commands of one digest."""
+"""Of a command, in the path of its entry: enough that two commands of one digest are not found."""
 TABLE: Final = ("source", PROJECT)
 """Of the configuration: that of no such server, which gets what every cell has and nothing else."""
 REMEDY: Final = "It is a server of the project, and gets no more. To make it your own, which can: toolcell mcp adopt --project"

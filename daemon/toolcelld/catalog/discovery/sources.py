@@ -66,7 +66,9 @@ class Source:
     listed: str = ""  # what names the one file or the directory; empty if it is looked for
     project: str = ""  # of a file that is named by its path and lies in no place for tools
     fault: str = ""  # why none of its files are used: another user could change them
-    safe: tuple[str, ...] | None = None  # where they may, of a directory below which nobody else may write
+    safe: tuple[str, ...] | None = (
+        None  # where they may, of a directory below which only its owner and root may write
+    )
     server: ToolFile | None = None  # its MCP server, in place of directories
     beside: str = ""  # a file whose changes count, too
 
@@ -290,7 +292,7 @@ def _not_used(faults: Sequence[tuple[str, str]], safe: Collection[str]) -> str:
     accepted = set_command(("daemon", "safe_directories"), [*safe, *(place for place, _ in faults)])
     return (
         f"is not used, as {faults[0][1]}: what is put there would run as you\n"
-        f"Have it belong to you or root, with nobody else to write in it. To accept it as it is: {accepted}"
+        f"Have it belong to you or root, with no right to write for others. To accept it as it is: {accepted}"
     )
 
 
