@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from toolcelld.rpc.certificates import NAMES, PLACE, fingerprint
+from toolcelld.remote.certificates import NAMES, PLACE, fingerprint
 
 NODE = "node-1"
 KEY = bytes(range(32))

@@ -128,7 +128,7 @@ def _log_to_stderr(*, verbose: bool) -> None:
     import logging
 
     from toolcelld.event_log import OneLineFormatter, log_place, log_uncaught_exceptions
-    from toolcelld.journald import JournalHandler
+    from toolcelld.systemd.journal import JournalHandler
 
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     time = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "

@@ -36,16 +36,16 @@ from toolcelld.event_log import EventLogHandler, FloodFilter
 from toolcelld.files import looks
 from toolcelld.lifecycle import DaemonEvent
 from toolcelld.metrics.server import serving
+from toolcelld.remote.certificates import material
+from toolcelld.remote.joining import Invitations, invitation
+from toolcelld.remote.listener import listening
 from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.rpc.auth import TokenInterceptor
-from toolcelld.rpc.certificates import material
 from toolcelld.rpc.health import SERVICES, Health
 from toolcelld.rpc.interceptors import Parser
-from toolcelld.rpc.joining import Invitations, invitation
-from toolcelld.rpc.listener import listening
 from toolcelld.rpc.operator_service import Operator
 from toolcelld.runtime_directory import RuntimeDirectory
-from toolcelld.service_manager import ServiceManager
+from toolcelld.systemd.service_manager import ServiceManager
 from toolcelld.worker.zygote.launch import LaunchedZygote
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import grpc
 from tests.daemons import RunningDaemon, kept
 from tests.pki import KEY, NODE, Authority, Identity
 
-from toolcelld.rpc.tickets import Ticket, sign
+from toolcelld.remote.tickets import Ticket, sign
 
 SECONDS_MAX = 45
 LISTEN = ("--drain", "0", "--listen", "127.0.0.1:0")

@@ -26,8 +26,8 @@ from toolcell._certificates import PIN_BYTES, SEED_BYTES, Code, WrongCode
 from toolcell.client import Kind, connect
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.errors import Refusal
-from toolcelld.rpc.certificates import NAMES, PLACE, Material
-from toolcelld.rpc.joining import CODE_SECONDS, Invitations
+from toolcelld.remote.certificates import NAMES, PLACE, Material
+from toolcelld.remote.joining import CODE_SECONDS, Invitations
 
 pytestmark = pytest.mark.anyio
 SHOWN = re.compile(r"toolcell join (127\.0\.0\.1:\d+) (\S+)")

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.daemon.test_journald import read
+from tests.daemon.systemd.test_journal import read
 
 SECONDS_MAX = 90
 MOUNT = 'mount --bind "$1" /run && shift && exec "$@"'

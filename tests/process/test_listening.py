@@ -30,7 +30,7 @@ from tests.process.listening import LISTEN, SECONDS_MAX, Remote, listening_port,
 
 from toolcell_proto.v1 import operator_pb2, toolcell_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcelld.rpc.certificates import NAMES, PLACE
+from toolcelld.remote.certificates import NAMES, PLACE
 
 METHODS = [
     (f"/{service.full_name}/{method.name}", method)

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from tests.daemons import RunningDaemon
 
-from toolcelld.service_manager import watchdog_seconds
+from toolcelld.systemd.service_manager import watchdog_seconds
 
 
 @pytest.mark.parametrize(

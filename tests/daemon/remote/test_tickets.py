@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.rpc.tickets import InvalidTicket, Ticket, sign, verify
+from toolcelld.remote.tickets import InvalidTicket, Ticket, sign, verify
 
 KEY = bytes(32)
 NOW = 1_000_000.0

@@ -19,7 +19,7 @@ from toolcell import _certificates
 from toolcell._extras import install_command
 from toolcelld.config.load import Config, ConfigError, Mistake
 from toolcelld.config.schema import tcp_address
-from toolcelld.rpc.tickets import KEY_BYTES_MIN
+from toolcelld.remote.tickets import KEY_BYTES_MIN
 
 FILE_BYTES_MAX: Final = 256 * 1024
 """A chain of certificates has some kilobytes."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.event_log import about
-from toolcelld.journald import VALUE_CHARACTERS_MAX, JournalHandler, entry
+from toolcelld.systemd.journal import VALUE_CHARACTERS_MAX, JournalHandler, entry
 
 
 def read(data: bytes) -> dict[str, str]:

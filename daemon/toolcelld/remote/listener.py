@@ -26,14 +26,14 @@ from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.looks import look
 from toolcelld.files.paths import is_below
+from toolcelld.remote.certificates import Material, fingerprint
+from toolcelld.remote.joining import PATH as JOIN
+from toolcelld.remote.joining import Invitations, Joining
+from toolcelld.remote.tickets import SCHEME, InvalidTicket, Ticket, verify
 from toolcelld.rpc.agent_service import ToolCell, refusals
 from toolcelld.rpc.auth import OPERATOR_METHODS, Refusing, shown
-from toolcelld.rpc.certificates import Material, fingerprint
 from toolcelld.rpc.health import Health
 from toolcelld.rpc.interceptors import RPC, Handler, Parser
-from toolcelld.rpc.joining import PATH as JOIN
-from toolcelld.rpc.joining import Invitations, Joining
-from toolcelld.rpc.tickets import SCHEME, InvalidTicket, Ticket, verify
 from toolcelld.sessions.caller import Caller
 
 logger = logging.getLogger(__name__)

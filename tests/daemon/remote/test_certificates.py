@@ -12,7 +12,7 @@ from tests.pki import KEY, Authority
 
 from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.schema import ListenSection
-from toolcelld.rpc.certificates import NAMES, PLACE, material
+from toolcelld.remote.certificates import NAMES, PLACE, material
 
 
 def changed(name: str, change: Callable[[Path], object]) -> Callable[[Path], None]:

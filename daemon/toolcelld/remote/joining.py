@@ -22,9 +22,9 @@ from toolcell._printable import printable
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
+from toolcelld.remote.certificates import Material, fingerprint
+from toolcelld.remote.tickets import Ticket, sign
 from toolcelld.rpc.agent_service import refusals
-from toolcelld.rpc.certificates import Material, fingerprint
-from toolcelld.rpc.tickets import Ticket, sign
 
 logger = logging.getLogger(__name__)
 
