@@ -74,12 +74,11 @@ class History:
                     yield pb.FollowCallsResponse(call=call_info(found))
 
     async def call(self, beginning: str) -> pb.GetCallResponse:
-        """Return the call whose id begins with a text. Raises `Refusal`."""
-        found = {
-            call.call_id: call
-            for call in self.in_memory()
-            if beginning and call.call_id.startswith(beginning)
-        }
+        """Return the newest call whose id begins with a text. Raises `Refusal`."""
+        found: dict[str, CallSummary] = {}
+        for each_call in self.in_memory():
+            if beginning and each_call.call_id.startswith(beginning):
+                found.setdefault(each_call.call_id, each_call)  # several sessions may have used an id
         call = found.get(beginning)
         arguments = result = None
         if call is None and len(found) <= 1:
