@@ -1,1 +1,1 @@
-"""What can be typed: `app` and `subcommands` declare the commands; `help`, `page` and `completion` tell of them."""
+"""What can be typed: `commands` declares the commands, and `app` has them all; `help`, `page` and `completion` tell of them."""

@@ -38,10 +38,15 @@ def verb(app: typer.Typer, place: str = "", *, name: str | None = None) -> Calla
 
     def declare(declared: Declared) -> Declared:
         does: Any = functools.wraps(declared)(functools.partial(_do, place)) if place else declared
-        app.command(name, cls=Command)(command(does))
+        app.command(name, cls=Command, rich_help_panel=app.rich_help_panel)(command(does))
         return declared
 
     return declare
+
+
+def section(heading: str) -> typer.Typer:
+    """Return the commands that stand below one heading in `--help`, in the order in which they are declared."""
+    return typer.Typer(rich_help_panel=heading)
 
 
 def group(text: str) -> typer.Typer:

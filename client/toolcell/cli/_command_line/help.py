@@ -1,9 +1,9 @@
-"""What `--help` looks like: commands in groups, examples with each, and the options of all commands apart."""
+"""What `--help` looks like: commands in sections, examples with each, and the options of all commands apart."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import typer
@@ -17,50 +17,6 @@ USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]
 
 NAME_COLUMNS_MAX: Final = 30
 """A longer name of an option has its description on the lines below."""
-
-GROUPS: Final[Mapping[str, Sequence[str]]] = {
-    "Run tools": ("call", "tools", "output"),
-    "Write tools": ("new", "init", "prepare", "check", "dev", "test"),
-    "See what happens": (
-        "status",
-        "top",
-        "calls",
-        "logs",
-        "log-level",
-        "sessions",
-        "ps",
-        "events",
-        "audit",
-        "ui",
-    ),
-    "Act on what runs": (
-        "abort",
-        "disable",
-        "enable",
-        "reload",
-        "restart",
-        "quarantine",
-        "release",
-        "drain",
-        "stop",
-    ),
-    "Decide what tools may reach": ("trust", "explain", "doctor"),
-    "Set up": (
-        "config",
-        "mcp",
-        "opencode",
-        "bridge",
-        "http",
-        "serve",
-        "join",
-        "service",
-        "backup",
-        "restore",
-        "completion",
-        "version",
-    ),
-}
-"""The commands by what they are for, in the order of `--help`."""
 
 EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "call": (
@@ -239,25 +195,21 @@ class Command(_Located, TyperCommand):
 
 
 class Commands(_Located, TyperGroup):
-    """Commands in the groups of the table."""
+    """Commands below the headings of their sections."""
 
-    def groups(self, context: Any) -> Iterator[tuple[str, Sequence[str]]]:
-        """Yield each group with the names of its commands; those below a command are one group."""
-        shown = [name for name, command in self.commands.items() if not command.hidden]
-        if context.parent is not None:
-            yield "Commands", shown
-            return
-        for group, names in GROUPS.items():
-            yield group, [name for name in names if name in shown]
+    def sections(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of the commands that are shown, by heading; those below a command are one section."""
+        found: dict[str, list[str]] = {}
+        for name, command in self.commands.items():
+            if not command.hidden:
+                found.setdefault(getattr(command, "rich_help_panel", None) or "Commands", []).append(name)
+        return found
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
-        for group, names in self.groups(ctx):
-            if names:
-                with formatter.section(group):
-                    _write_list(
-                        formatter, [(name.ljust(width), summary(self.commands[name])) for name in names]
-                    )
+        for heading, names in self.sections().items():
+            with formatter.section(heading):
+                _write_list(formatter, [(name.ljust(width), summary(self.commands[name])) for name in names])
         _write_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:

@@ -13,7 +13,7 @@ import typer
 from typer.main import get_command
 
 from toolcell._file_kinds import KINDS, PLUGIN
-from toolcell.cli._command_line.help import COMMON_OPTIONS, EXAMPLES, EXIT_CODES, GROUPS, summary
+from toolcell.cli._command_line.help import COMMON_OPTIONS, EXAMPLES, EXIT_CODES, summary
 
 DAEMONS: Final = (
     "`toolcell call` starts your daemon if none runs; "
@@ -107,8 +107,8 @@ def page() -> str:
         if parameter.name in COMMON_OPTIONS
     ]
     parts = [HEAD]
-    for group, names in GROUPS.items():
-        parts.append(f"## {group}\n")
+    for heading, names in program.sections().items():
+        parts.append(f"## {heading}\n")
         for name in names:
             parts += _command(name, program.commands[name])
     parts += ["## Options of every command\n", *_table("Option", common)]

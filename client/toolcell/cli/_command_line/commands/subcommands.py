@@ -1,4 +1,4 @@
-"""The commands with words below them, `mcp`, `opencode`, `config` and `service`: declared as those of `app` are."""
+"""Setting up, by the commands with words below them: `config`, `mcp`, `opencode` and `service`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import typer
 from typer import Argument, Option
 
 from toolcell.cli._command_line import completion as completing
-from toolcell.cli._command_line.declaring import TokenEnv, TokenFile, entries, group, time_limit, verb
+from toolcell.cli._command_line.declaring import (
+    TokenEnv,
+    TokenFile,
+    entries,
+    group,
+    section,
+    time_limit,
+    verb,
+)
 from toolcell.cli._command_line.help import Commands
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Misuse
@@ -190,3 +198,13 @@ def service_logs(
     ] = None,
 ) -> None:
     """Show what the service has logged to the journal, also before it started to serve."""
+
+
+app = section("Set up")
+for name, words in (
+    ("config", config_app),
+    ("mcp", mcp_app),
+    ("opencode", opencode_app),
+    ("service", service_app),
+):
+    app.add_typer(words, name=name, rich_help_panel=app.rich_help_panel)
