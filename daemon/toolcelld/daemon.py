@@ -22,6 +22,7 @@ from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.installation import Installations
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import BrokenFile, Description
+from toolcelld.catalog.describing.relisting import Listed
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
 from toolcelld.catalog.problem import Problem
@@ -38,7 +39,7 @@ from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import Lock, Manager, Manifest
 from toolcelld.environments.programs import programs_of
 from toolcelld.errors import Refusal
-from toolcelld.event_log import LogLevel, OperatorEvent, about
+from toolcelld.event_log import LogLevel, LogLine, OperatorEvent, about
 from toolcelld.files.looks import look
 from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
@@ -131,7 +132,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self.kept,
             directory=self._packages,
             tell=self._tell_preparing,
-            log=lambda line: self.services.logbook.write(line),  # noqa: PLW0108  # there are no services yet
+            log=self._log_server,
+            on_listed=self._relist,
         )
         pool = Pool(
             self._preforks.for_cell,
@@ -165,6 +167,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             is_trusted=lambda: self.services.ruleset.is_trusted,
             define=Definitions(pool, lambda: self.services.ruleset).changed,
             taken_out=lambda: texts(self.services.ruleset.disabled),
+            tell=self._tell_server,
         )
         self.services = Services(
             tasks=tasks,
@@ -305,6 +308,16 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         """
         self._rule()  # permits that were decided before name no packages
         return await self.services.catalogs.refresh_all(wait_seconds=wait_seconds)
+
+    def _log_server(self, line: LogLine) -> None:
+        self.services.logbook.write(line)
+
+    def _relist(self, file: ToolFile, listed: Listed) -> None:
+        self.services.catalogs.relist(file, listed)
+
+    def _tell_server(self, file: ToolFile, text: str) -> None:
+        logger.warning("The MCP server %s: %s.", file.stem, text, extra=about(tool=file.stem))
+        self.services.logbook.write(LogLine(time.time(), "log", "warning", text, file.stem))
 
     def _tell_preparing(self, path: str, text: str) -> None:
         self.sessions.prepare(path, text)

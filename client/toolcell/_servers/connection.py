@@ -134,16 +134,9 @@ class Connection:
 
     def tools(self) -> list[Mapping[str, Any]]:
         """Return the tools that the server offers. Raises as `request`."""
-        found: list[Mapping[str, Any]] = []
-        page: Mapping[str, Any] = {}
-        for _ in range(PAGES_MAX):
-            cursor = page.get("nextCursor")
-            page = self.request("tools/list", {"cursor": cursor} if cursor else {})
-            listed: Any = page.get("tools")
-            if isinstance(listed, list):
-                found += filter(_is_object, cast("Sequence[Any]", listed))
-            if not page.get("nextCursor"):
-                break
+        listing = Listing(self)
+        while (found := listing.take()) is None:
+            self._turn(None)
         return found
 
     def request(
@@ -366,6 +359,37 @@ class Connection:
             result = error
         if result is not None:
             self.answer(number, result)
+
+
+class Listing:
+    """The tools that a server offers, page by page, while other requests go on.
+
+    Args:
+        connection: Leads to the server; `exchange` reads what it sends.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._found: list[Mapping[str, Any]] = []
+        self._pages = 0
+        self._number: int = connection.begin("tools/list", {})
+
+    def take(self) -> list[Mapping[str, Any]] | None:
+        """Return the tools when the last page has come, else None. Raises `RpcError`, and `ServerBroken` as `begin` does."""
+        while (response := self._connection.take(self._number)) is not None:
+            page = result_of_response(response)
+            listed: Any = page.get("tools")
+            if isinstance(listed, list):
+                self._found += filter(_is_object, cast("Sequence[Any]", listed))
+            self._pages += 1
+            if not (cursor := page.get("nextCursor")) or self._pages == PAGES_MAX:
+                return self._found
+            self._number = self._connection.begin("tools/list", {"cursor": cursor})
+        return None
+
+    def give_up(self) -> None:
+        """Ignore what comes from now on."""
+        self._connection.forget(self._number)
 
 
 def _answered(result: Mapping[str, Any] | RpcError) -> Mapping[str, Any]:

@@ -42,6 +42,7 @@ BROKEN_STATUS: Final = 70
 """EX_SOFTWARE: of a worker whose server does what is no MCP."""
 HINTS: Final = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent"}
 """Annotations of a tool, and the options that tell hosts of them."""
+LIST_CHANGED: Final = "notifications/tools/list_changed"
 ASKED: Final = frozenset({"elicitation/create", "sampling/createMessage"})
 """What a server may ask the host of the agent during a call."""
 
@@ -83,13 +84,13 @@ def read(content: bytes) -> Exports:
         if (npm := entry.get("npm")) is not None:
             program = npm["program"]
             command[program : program + 1] = [npm["engine"], _program_of(npm)]
-        served = Served(command, entry["calls"])
+        served = Served(command, entry["calls"], str(entry["name"]), entry["tools"])
         listed = served.start()
     except ServerExited as exited:
         exit_as(exited)
     except (ServerBroken, RpcError) as error:
         raise ServerFileError(f"the server did not start: {error}") from None
-    return _exports(str(entry["name"]), listed, entry["tools"], served)
+    return served.exports(listed)
 
 
 def _program_of(npm: Mapping[str, str]) -> str:
@@ -119,12 +120,16 @@ class Served:
     Args:
         command: Its program and the arguments.
         calls: How many calls it is given at once.
+        name: That of its source.
+        chosen: Names and patterns of the tools that are offered; empty, the default, for all.
     """
 
-    def __init__(self, command: Sequence[str], calls: int) -> None:
+    def __init__(self, command: Sequence[str], calls: int, name: str, chosen: Sequence[str] = ()) -> None:
         self.calls = calls
-        self.names: dict[str, str] = {}  # the server's names of its tools, by ours
-        self.host: Host | None = None  # hears what the server says during calls
+        self._name, self._chosen = name, chosen
+        self.names: Mapping[str, str] = {}  # the server's names of its tools, by ours
+        self.host: Host | None = None  # hears what the server says from its first list on
+        self.announced = False  # whether it has said before that its tools have changed
         self._directory = os.getcwd()
         self.connection = Connection(command, self._directory, self)
 
@@ -134,10 +139,36 @@ class Served:
         atexit.register(self.connection.close)
         return self.connection.tools()
 
+    def exports(self, listed: Sequence[Mapping[str, Any]]) -> Exports:
+        """Return the tools of a list of the server's, whose calls it gets by the names of that list from now on."""
+        names = [name for tool in listed if isinstance(name := tool.get("name"), str) and name]
+        problems = [*_unmatched(self._chosen, names)]
+        tools: dict[str, Export] = {}
+        own_names: dict[str, str] = {}
+        for tool in listed:
+            own = tool.get("name")
+            if not isinstance(own, str) or not own or not _is_chosen(own, self._chosen):
+                continue
+            name = name_of(self._name, own)
+            if name in tools:
+                message = f"the server has two tools that come to the name {name}; the first is used"
+                problems.append(Problem(name, message, 0))
+            elif len(tools) == TOOLS_MAX:
+                message = f"the server has {len(names)} tools; only the first {TOOLS_MAX} are used. Choose with tools = […]"
+                problems.append(Problem("", message, 0))
+                break
+            else:
+                tools[name] = _export(name, own, tool)
+                own_names[name] = own
+        self.names = own_names
+        return Exports(tuple(tools.values()), tuple(problems), served=self)
+
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Pass it on."""
         if self.host is not None:
             self.host.on_notification(method, params)
+        elif method == LIST_CHANGED:
+            self.announced = True
 
     def on_request(self, number: object, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Answer a request of the server: with its directory, or by asking the host of a call."""
@@ -187,30 +218,6 @@ class _AsSaid(Returns):
     def misfit(self, details: bytes | None) -> str | None:
         """Say that a value fits."""
         return ""
-
-
-def _exports(
-    server: str, listed: Sequence[Mapping[str, Any]], chosen: Sequence[str], served: Served
-) -> Exports:
-    names = [name for tool in listed if isinstance(name := tool.get("name"), str) and name]
-    problems = [*_unmatched(chosen, names)]
-    tools: dict[str, Export] = {}
-    for tool in listed:
-        own = tool.get("name")
-        if not isinstance(own, str) or not own or not _is_chosen(own, chosen):
-            continue
-        name = name_of(server, own)
-        if name in tools:
-            message = f"the server has two tools that come to the name {name}; the first is used"
-            problems.append(Problem(name, message, 0))
-        elif len(tools) == TOOLS_MAX:
-            message = f"the server has {len(names)} tools; only the first {TOOLS_MAX} are used. Choose with tools = […]"
-            problems.append(Problem("", message, 0))
-            break
-        else:
-            tools[name] = _export(name, own, tool)
-            served.names[name] = own
-    return Exports(tuple(tools.values()), tuple(problems), served=served)
 
 
 def _is_chosen(name: str, chosen: Sequence[str]) -> bool:

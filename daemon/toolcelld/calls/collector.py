@@ -30,12 +30,14 @@ from toolcelld.protocol.messages import (
     AskMessage,
     BrokenMessage,
     ChunkMessage,
+    EndedMessage,
     FailedMessage,
     FromWorker,
     GoneMessage,
     GuardedMessage,
     HelloMessage,
     ImportedMessage,
+    ListedMessage,
     LoadedMessage,
     LogMessage,
     MessageError,
@@ -127,6 +129,8 @@ class OutputCollector:
                 | BrokenMessage()
                 | FailedMessage()
                 | GoneMessage()
+                | ListedMessage()
+                | EndedMessage()
             ):
                 raise MessageError(message.type, "type", "has no place in a call")
             case _:

@@ -431,10 +431,12 @@ class Run:
             moved = tuple(each.redacted(redactor.text) for each in moved)
         self.moved_aside = moved
 
-    def _give_back(self, event: WorkerEvent, left: CallEvent = CallEvent.LEFT) -> None:
+    def _give_back(
+        self, event: WorkerEvent, left: CallEvent = CallEvent.LEFT, *, unconfirmed: bool = False
+    ) -> None:
         self.worker.call_id = ""
         self.call.fire(left)
-        self._pool.give_back(self.worker, event, self.call.session.places)
+        self._pool.give_back(self.worker, event, self.call.session.places, unconfirmed=unconfirmed)
 
     def _outcome(self, result: Result, logs: tuple[KeptOutput, ...]) -> Outcome:
         """Return the outcome of the run, which is over now.

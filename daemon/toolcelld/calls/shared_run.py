@@ -93,7 +93,7 @@ class SharedRun(Run):
             return
         if self.wish is not None and worker.state is not WorkerState.DEAD and not await self._is_proven():
             worker.unproven.append(call.id)
-            self._give_back(WorkerEvent.DONE)
+            self._give_back(WorkerEvent.DONE, unconfirmed=True)
         else:
             self.death = await asyncio.shield(worker.cell.ended)
             worker.leave(self.sequence)
@@ -113,11 +113,13 @@ class SharedRun(Run):
             await asyncio.wait((worker.cell.ended,), timeout=max(0.0, left))
         return worker.cell.is_ending or worker.cell.ended.done()
 
-    def _give_back(self, event: WorkerEvent, left: CallEvent = CallEvent.LEFT) -> None:
+    def _give_back(
+        self, event: WorkerEvent, left: CallEvent = CallEvent.LEFT, *, unconfirmed: bool = False
+    ) -> None:
         worker = self.shared
         worker.leave(self.sequence)
         self._pool.unbind(worker, self.plan.tool.name)
-        super()._give_back(event, left)
+        super()._give_back(event, left, unconfirmed=unconfirmed)
         others = self.others
         worker.call_id = others[0].call.id if others else ""
         if worker.state is WorkerState.LAST:

@@ -85,6 +85,8 @@ class Catalog:
     files: Mapping[str, tuple[ToolInfo, ...]] = field(
         default_factory=dict[str, tuple[ToolInfo, ...]]
     )  # last good
+    described: Mapping[str, Description] = field(default_factory=dict[str, Description], compare=False)
+    """By path, the description that the tools of a file were made of."""
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
     """The paths of files whose last good version is used, with what is wrong with the present one; "" while it is
     being described."""
@@ -156,6 +158,7 @@ def assemble(
     problems: list[Problem] = []
     awaited: set[str] = set()
     outdated: dict[str, str] = {}
+    described: dict[str, Description] = {}
     for entry in scan.found:
         before = previous.files.get(entry.path) if previous else None
         if isinstance(entry, Problem):
@@ -165,10 +168,13 @@ def assemble(
             tools, news = before, []  # keep the last valid tools until it is described
         elif description.broken is not None:
             tools, news = _kept(before, _broken(entry, description.broken))
-        elif before and before[0].file.digest == entry.digest and len(before) == len(description.tools):
-            tools, news = before, _rejected(entry, description)  # checked by an earlier generation
         else:
-            tools, news = _checked(entry, description)
+            checked = previous is not None and previous.described.get(entry.path) is description
+            if before and checked and len(before) == len(description.tools):
+                tools, news = before, _rejected(entry, description)  # by an earlier generation
+            else:
+                tools, news = _checked(entry, description)
+            described[entry.path] = description
         problems += news
         if tools is not None:
             good[entry.path] = tools
@@ -195,6 +201,7 @@ def assemble(
         awaited=frozenset(awaited),
         coming=frozenset(tool_stem(path) for path in awaited if path not in good),
         files=good,
+        described=described,
         outdated=outdated,
     )
 

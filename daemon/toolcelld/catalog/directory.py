@@ -104,7 +104,9 @@ class WatchedDirectory:
         self._wanted: set[str] = set()  # paths of files that calls wait for
         self._due = asyncio.Event()  # what is described is published without delay
         self._known: dict[str, Description] = {}  # by digest; replaced by every rescan, extended by `_keep`
+        self._seen: Scan | None = None  # the last scan
         self._rescan_lock = asyncio.Lock()
+        self._assembling = asyncio.Lock()  # so that the last catalog is of what was known last
         self._queued: asyncio.Task[None] | None = None  # a rescan that has not read the directory yet
         # Describes the files that the last rescan did not know
         self._filling: asyncio.Task[None] | None = None
@@ -148,6 +150,20 @@ class WatchedDirectory:
             self._wanted.add(path)
             self._due.set()
 
+    def description_of(self, file: ToolFile) -> Description | None:
+        """Return what is known of a file, or None."""
+        return self._known.get(file.digest)
+
+    def redescribe(self, file: ToolFile, description: Description) -> None:
+        """Take another description of a file that is known, and publish the catalog with it."""
+        if file.digest in self._known and not self._closed:
+            self._known[file.digest] = description
+            self._spawn(self._assemble_anew())
+
+    async def _assemble_anew(self) -> None:
+        if self._seen is not None:
+            await self._assemble(self._seen)
+
     async def _rescan(self) -> None:
         async with self._rescan_lock:
             self._queued = None  # a later request may follow an edit that this rescan does not see
@@ -159,7 +175,7 @@ class WatchedDirectory:
             )
             if self._filling is not None:
                 self._filling.cancel()  # the descriptions that it started continue, and `_keep` stores them
-            self.scanned = seen.files
+            self.scanned, self._seen = seen.files, seen
             self._wanted.clear()  # by calls that have seen the catalog of an earlier scan
             # No await between reading and replacing `_known`: no description may arrive in between.
             both = {**cached, **self._known}
@@ -230,18 +246,19 @@ class WatchedDirectory:
             self._known[digest] = task.result()
 
     async def _assemble(self, seen: Scan) -> None:
-        catalog = await asyncio.to_thread(
-            _assembled,
-            seen,
-            dict(self._known),
-            self.catalog,
-            self._is_trusted(),
-            self._config(),
-            self._taken_out(),
-        )
-        if self._define is not None:
-            catalog = await self._define(catalog)
-        self._publish(catalog)
+        async with self._assembling:
+            catalog = await asyncio.to_thread(
+                _assembled,
+                seen,
+                dict(self._known),
+                self.catalog,
+                self._is_trusted(),
+                self._config(),
+                self._taken_out(),
+            )
+            if self._define is not None:
+                catalog = await self._define(catalog)
+            self._publish(catalog)
 
     def _publish(self, catalog: Catalog) -> None:
         """Make a catalog the newest, unless it equals the current one, and notify the pins."""

@@ -16,8 +16,11 @@ from types import TracebackType
 from typing import Self
 
 from toolcelld.catalog.catalog import Catalog, ToolInfo
+from toolcelld.catalog.describing.description import Description
 from toolcelld.catalog.describing.descriptions import Cache, Describe, DescriptionCache
+from toolcelld.catalog.describing.relisting import Listed, Relisting
 from toolcelld.catalog.directory import Pin, WatchedDirectory
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.config.load import Config
 from toolcelld.files.looks import look
 from toolcelld.files.paths import is_below
@@ -36,6 +39,7 @@ class CatalogRegistry:
     `describe` returns a broken description for any fault of the file; an exception from it is a bug of the daemon.
     `is_trusted` returns the decision of now about the tools: one that is not trusted hides no other.
     `taken_out` returns the tools that an operator has disabled by now, as `assemble` takes them.
+    `tell` takes what the log of an MCP server has to say of a list of tools that is not taken.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class CatalogRegistry:
         is_trusted: Callable[[], Callable[[ToolInfo], bool]] = lambda: lambda _: True,
         define: Callable[[Catalog], Awaitable[Catalog]] | None = None,
         taken_out: Callable[[], Mapping[str, str]] = dict,
+        tell: Callable[[ToolFile, str], None] = lambda _, __: None,
         describing_max: int = DESCRIBING_MAX,
     ) -> None:
         self._config = config
@@ -55,6 +60,7 @@ class CatalogRegistry:
         self._taken_out = taken_out
         self._group = asyncio.TaskGroup()
         self._descriptions = DescriptionCache(self._group, describe, cache, describing_max)
+        self._relisting = Relisting(self._group, self._known, self._replace, tell)
         # Directories by resolved path; changed on the loop only, by `_watched` and by a directory that closes.
         self._directories: dict[str, WatchedDirectory] = {}
         # One counter for all directories, so that a generation number is never reused.
@@ -70,6 +76,7 @@ class CatalogRegistry:
         for watched in list(self._directories.values()):
             watched.close()
         self._descriptions.close()
+        self._relisting.close()
         await self._group.__aexit__(kind, error, traceback)
 
     @property
@@ -136,6 +143,21 @@ class CatalogRegistry:
         return frozenset(
             digest for digest, each in found.items() if any(tool.name == name for tool in each.tools)
         )
+
+    def relist(self, file: ToolFile, listed: Listed) -> None:
+        """Take the tools that a running MCP server has now; sessions hear of it where they differ from those that are known."""
+        self._relisting.take(file, listed)
+
+    async def _known(self, file: ToolFile) -> Description | None:
+        for watched in list(self._directories.values()):
+            if (description := watched.description_of(file)) is not None:
+                return description
+        return (await self._descriptions.cached([file.digest])).get(file.digest)
+
+    def _replace(self, file: ToolFile, description: Description) -> None:
+        self._descriptions.replace(file, description)
+        for watched in list(self._directories.values()):
+            watched.redescribe(file, description)
 
     async def described(self, directory: str) -> None:
         """Wait until the files of a directory's last scan are described, at most `[daemon] open_wait`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from toolcelld.catalog.discovery.sources import project_directory
+from toolcelld.catalog.describing.relisting import Listed
+from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.environments.builder import Environments
 from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import manifest_above, manifest_of_packages
@@ -26,6 +27,7 @@ class CellPackages:
         directory: That of the packages of tools in TypeScript and JavaScript.
         tell: Called with a tool file and what is done for it now; with an empty text when that has ended.
         log: Takes what a server prints outside of a call.
+        on_listed: Takes the tools that a server has; see `SharedWorker`.
     """
 
     def __init__(
@@ -36,12 +38,14 @@ class CellPackages:
         directory: str,
         tell: Callable[[str, str], None],
         log: Callable[[LogLine], None],
+        on_listed: Callable[[ToolFile, Listed], None] = lambda _, __: None,
     ) -> None:
         self._environments = environments
         self._kept = kept
         self._directory = directory
         self._tell = tell
         self._log = log
+        self._on_listed = on_listed
         self.preparing: dict[str, str] = {}
         """The mutable state: by tool file, what is done for its environment now."""
 
@@ -56,7 +60,7 @@ class CellPackages:
                 asks = spec.file.path if spec.is_server else manifest_above(spec.file.directory, "/")
                 self._kept.used(place, asks)
         if spec.is_server:
-            return SharedWorker(name, spec, on_change, self.prepare, self._log)
+            return SharedWorker(name, spec, on_change, self.prepare, self._log, self._on_listed)
         return Worker(name, spec, on_change, self.prepare)
 
     async def prepare(self, spec: CellSpec) -> CellSpec:

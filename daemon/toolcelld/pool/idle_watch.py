@@ -10,7 +10,8 @@ which a hypervisor had taken the processor away counts as used.
 
 Only the main thread counts before the stop: threads of numerical libraries spin for up to 200 ms after their last task.
 
-Of a worker with an MCP server only the worker is stopped, and the server is held to the limits of the cell.
+A worker with an MCP server runs no code of a user and hears what the server says between calls, so it is not stopped; its
+cell is held to its limits.
 
 One timer serves all workers. Calls that follow each other within 50 ms cost one test of an attribute each, and one look
 at the list of the idle workers in that time.
@@ -114,7 +115,7 @@ class IdleWatch:
 
     def _is_stopped(self, worker: Worker) -> bool:
         look = self.looks.get(worker)
-        return look is not None and look.stopped
+        return look is not None and (look.stopped or worker.spec.is_server)
 
     def _look_at(self, worker: Worker, seconds: float) -> str:
         """Return what a worker that is idle for so long does that it must not do; empty where it does nothing."""
@@ -126,12 +127,11 @@ class IdleWatch:
             if look is None:
                 self.looks[worker] = _Look(processes.main_thread_nanoseconds())
                 return _over_limit(worker, self._end_idle)
+            if worker.spec.is_server:
+                return _over_limit(worker, self._end_idle)
             if look.stopped:
                 used_ns = processes.used_nanoseconds() - look.used_ns
-                if used_ns > STOPPED_NS:
-                    return "it continued itself when it was stopped"
-                # Its server is not stopped: it may have connections that it keeps alive.
-                return _over_limit(worker, self._end_idle) if worker.spec.is_server else ""
+                return "it continued itself when it was stopped" if used_ns > STOPPED_NS else ""
             used_ns = processes.main_thread_nanoseconds() - look.used_ns
             if used_ns > CLEANUP_NS and not look.worked:
                 look.used_ns, look.worked = look.used_ns + used_ns, True
@@ -144,7 +144,7 @@ class IdleWatch:
         if used_ns > CLEANUP_NS:
             return f"it used {used_ns / 1e6:.0f} ms of processor time in {LOOK_SECONDS * 1e3:.0f} ms"
         # After it was stopped: it could have forked since the last look.
-        if not worker.spec.is_server and len(measure(processes.builders).members) > len(processes.workers):
+        if len(measure(processes.builders).members) > len(processes.workers):
             return "it started a process"
         return _over_limit(worker, self._end_idle)
 

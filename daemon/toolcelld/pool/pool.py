@@ -222,8 +222,13 @@ class Pool:
             quota=quota,
         )
 
-    def give_back(self, worker: Worker, event: WorkerEvent, places: Places) -> None:
-        """Give back a worker and its call's place: DONE or SETTLED makes the worker idle, SPENT retires it."""
+    def give_back(
+        self, worker: Worker, event: WorkerEvent, places: Places, *, unconfirmed: bool = False
+    ) -> None:
+        """Give back a worker and its call's place: DONE or SETTLED makes the worker idle, SPENT retires it.
+
+        A call that is `unconfirmed` was stopped, so it says nothing about the health of its file.
+        """
         places.free += 1
         if places.row is not None:
             places.row.fit(places.free)
@@ -233,7 +238,7 @@ class Pool:
             self._running.pop(worker, None)
         spec, ailing = worker.spec, self.quarantine.records
         # One that reported how its call ended: nothing had stopped it
-        if ailing and event is not WorkerEvent.SETTLED:
+        if ailing and event is not WorkerEvent.SETTLED and not unconfirmed:
             self.quarantine.served(spec.file)
         if event is WorkerEvent.DONE and (
             (spec.fresh and not worker.forks) or worker.calls >= CALLS_PER_WORKER_MAX
@@ -377,6 +382,7 @@ class Pool:
                 worker.row = row
                 self._workers[worker.id] = worker
                 if isinstance(worker, SharedWorker):
+                    worker.on_lapse = self._lapsed
                     self._shared.add(worker)
                     row.shared = worker
                 self._starting.add(worker)
@@ -463,6 +469,12 @@ class Pool:
             ):
                 self.retire(other)
         self._on_shut_out(next(held for held in self.quarantine.all if held.path == file.path))
+
+    def _lapsed(self, worker: SharedWorker) -> None:
+        """Retire a worker whose server has ended between calls; one with a call on its way starts the server again."""
+        self.quarantine.lapsed(worker.spec.file, started=worker.started)
+        if worker.state is WorkerState.IDLE:
+            self.retire(worker)
 
     async def _start(self, worker: Worker, lease: Lease) -> None:
         """Start a worker; what goes wrong is told to the call it was started for, unless we wanted it gone."""

@@ -13,6 +13,9 @@ with the evidence, until an operator releases it or its code changes. An operato
       ▲───call ended──┘                        │
       ▲──────────────── released ──────────────┘
 
+The server of a file may also end between its calls, which fails none of them. That is no crash and no way into quarantine,
+but each further time that it ran only shortly makes the wait longer in the same way, whatever its calls were.
+
 Records are kept by the digest, which covers the code and the modules next to it, so changed code has no record. A file
 that is SOUND has no record. A successful call clears the count, because a tool that works for one caller is not in a
 crash loop, even if the calls of another one crash it.
@@ -33,6 +36,8 @@ from toolcelld.lifecycle import HEALTH, HealthEvent, HealthState, Machine
 
 BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 10.0, 30.0)
 """The longest wait, by the number of crashes in a row; the last one applies to all further crashes."""
+LASTED_SECONDS: Final = 60.0
+"""A server that ran so long before it ended between calls is started again at once."""
 DEATHS_MAX: Final = 5
 WITHIN_SECONDS: Final = 300.0
 """Five in five minutes: systemd's default of five starts, over the time in which an agent retries."""
@@ -107,6 +112,8 @@ class Quarantine:
         self._jitter = jitter
         self.records: dict[str, _Record] = {}
         """By digest, the latest crash last."""
+        self._lapses: dict[str, tuple[int, float]] = {}
+        """By digest: how often a server has ended between calls in a row, and when it may be started again."""
 
     # Events
 
@@ -141,6 +148,21 @@ class Quarantine:
             return False
         record.since = time.time()
         return True
+
+    def lapsed(self, file: ToolFile, *, started: float) -> None:
+        """Record that a server has ended between calls.
+
+        Args:
+            file: Its entry.
+            started: When its worker was started, by the clock.
+        """
+        now = self._clock()
+        before, _ = self._lapses.pop(file.digest, (0, 0.0))
+        count = 1 if now - started >= LASTED_SECONDS else before + 1
+        delay_max = BACKOFF_SECONDS[min(count, len(BACKOFF_SECONDS)) - 1]
+        self._lapses[file.digest] = count, now + self._jitter(0.0, delay_max)
+        if len(self._lapses) > FILES_MAX:
+            del self._lapses[next(iter(self._lapses))]
 
     def served(self, file: ToolFile) -> None:
         """Record a successful call."""
@@ -178,7 +200,10 @@ class Quarantine:
     def wait_seconds(self, file: ToolFile) -> float:
         """Return how long to wait before a worker is started for the file; 0 without a record."""
         record = self.records.get(file.digest)
-        return max(0.0, record.not_before - self._clock()) if record is not None else 0.0
+        _, not_before = self._lapses.get(file.digest, (0, 0.0))
+        if record is not None:
+            not_before = max(not_before, record.not_before)
+        return max(0.0, not_before - self._clock()) if not_before else 0.0
 
     def holds(self, file: ToolFile) -> bool:
         """Return whether the file is in quarantine."""

@@ -304,6 +304,22 @@ class GoneMessage:
     seq: Sequence
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedMessage:
+    """The MCP server of the worker has other tools now; the payload is a `Description`."""
+
+    type: Literal["listed"] = "listed"
+    size: Size | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedMessage:
+    """The MCP server of the worker has ended while it had no call; a call that comes nevertheless starts it again."""
+
+    type: Literal["ended"] = "ended"
+    message: Line
+
+
 @dataclass(slots=True, kw_only=True)  # not frozen, as CallMessage
 class ResultMessage:
     """The call has ended; the payload is the bytes of the blocks, then the details, then the metadata."""
@@ -400,7 +416,7 @@ ToWorker: TypeAlias = (
 FromWorker: TypeAlias = (
     HelloMessage | GuardedMessage | ImportedMessage | LoadedMessage | BrokenMessage | FailedMessage
     | ResultMessage | UpdateMessage | ProgressMessage | MetadataMessage | LogMessage
-    | AskMessage | RequestMessage | WithdrawMessage | ChunkMessage | GoneMessage
+    | AskMessage | RequestMessage | WithdrawMessage | ChunkMessage | GoneMessage | ListedMessage | EndedMessage
 )  # fmt: skip
 
 Message: TypeAlias = ToWorker | FromWorker

@@ -5,7 +5,8 @@ signal that comes with it interrupts nothing. The server is told that the reques
 stopped a moment after it has answered the ping, or when it answers the request. One that answers neither is not reported,
 so the daemon ends the cell when the grace has passed.
 
-Between calls the server is not read, so what it says then waits in its pipe for the next call.
+The server is heard between calls, too. When it says that its tools have changed it is asked for them, a page at a time while
+calls go on, and the daemon gets the new list. When it ends without a call the daemon is told, and lets this worker exit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 import resource
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from toolcell import ToolError
@@ -24,17 +25,20 @@ from toolcell._results.errors import MISFIT, InvalidArguments
 from toolcell._results.exception_text import describe_exception
 from toolcell._results.json_value import to_json
 from toolcell._results.normalise import failure
-from toolcell._servers.connection import RpcError, ServerBroken, ServerExited, result_of_response
-from toolcell._servers.load import Served, exit_as, exit_broken
+from toolcell._servers.connection import Listing, RpcError, ServerBroken, ServerExited, result_of_response
+from toolcell._servers.load import LIST_CHANGED, Served, exit_as, exit_broken
 from toolcell._servers.result import result_of
 from toolcelld import titles
 from toolcelld.protocol.frames import FrameError, encode
 from toolcelld.protocol.messages import (
+    DESCRIPTION_BYTES_MAX,
     LINE_CHARACTERS_MAX,
     AnswerMessage,
     BecomeMessage,
     CallMessage,
     ChunkMessage,
+    EndedMessage,
+    ListedMessage,
     LoadMessage,
     ReplyMessage,
     RequestMessage,
@@ -44,6 +48,7 @@ from toolcelld.protocol.messages import (
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.calling.report import Report, Usage
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
+from toolcelld.worker.loading.loader import description_of
 
 CONFIRM_SECONDS: Final = 0.25
 """After the answer to a ping, for the server to undo what a cancelled call was at; most say nothing about it."""
@@ -51,8 +56,13 @@ HELD_BYTES: Final = 16 * 2**20
 """That the server has not read: with more, no further call is taken from the daemon, so arguments wait there."""
 ASKED_MAX: Final = 16
 """Open requests of the server; the daemon takes no more of one call."""
+LIST_SECONDS: Final = 0.5
+"""Between two lists that a server announces; the daemon takes twice as many, so that its clock may run slower."""
+LISTING_SECONDS: Final = 10.0
+"""For all pages of a list, as for its first one when it is started."""
 SERVICE: Final = "mcp.input"
 AGAIN: Final = "the MCP server had ended since its last call; it is started again"
+NONE: Final = "no call is running, so there is no user to ask"
 SEVERAL: Final = (
     "several calls are running, so it is not known which of them asks; "
     'with share = "session" or concurrency = 1 in its [source.…] one runs alone'
@@ -94,7 +104,7 @@ class Serving:
     ) -> None:
         assert isinstance(served, Served)
         served.host = self
-        self._names = served.names
+        self._served = served
         self._connection = served.connection
         self._tools = tools
         self._channel = channel
@@ -108,6 +118,10 @@ class Serving:
         self._asked: dict[
             int, tuple[object, int]
         ] = {}  # open ones: the server's number, and the request it is asked in
+        self._announced = served.announced  # whether the server has said that its tools have changed
+        self._listing: Listing | None = None
+        self._list_due = -math.inf  # when it may be asked for them; while it is asked, when that is given up
+        self._listed = b""  # the last description that was sent
 
     def run(self) -> int:
         """Serve until the worker is to exit, and return its exit status."""
@@ -119,6 +133,8 @@ class Serving:
             if readable or writable:
                 self._exchange(readable=readable, writable=writable)
             self._report_ended()
+            if self._announced or self._listing is not None:
+                self._list()
             if from_daemon and not self._take_message():
                 return 0
 
@@ -132,9 +148,11 @@ class Serving:
         if takes:
             reading.append(daemon)
         if connection.is_running:
-            reading += connection.reading if self._calls else ()
+            reading += connection.reading
             writing += [connection.writing] if connection.waiting_bytes else []
         until = min((call.until for call in self._calls.values()), default=math.inf)
+        if self._announced or self._listing is not None:
+            until = min(until, self._list_due)
         seconds = None if until == math.inf else max(0.0, until - time.monotonic())
         readable, writable, _ = select.select(reading, writing, [], seconds)
         said = connection.is_running and any(each in readable for each in connection.reading)
@@ -162,7 +180,8 @@ class Serving:
         self._begun = message.seq
         tool = self._tools.get(message.tool)
         if tool is None:
-            self._send(message.seq, Report.from_text("internal", "the server has no such tool", ran=False))
+            text = f"the server has no tool {message.tool} by now: it has said that its tools have changed"
+            self._send(message.seq, Report.from_text("tool_error", text, ran=False))
             return
         if message.seq in self._early:
             del self._early[message.seq]
@@ -174,11 +193,13 @@ class Serving:
             self._send(message.seq, Report.from_text("invalid_arguments", str(error), ran=False))
             return
         updates = UpdateSender(self._channel, message.seq)
-        asked = {"name": self._names[message.tool], "arguments": arguments}
+        asked = {"name": self._served.names[message.tool], "arguments": arguments}
         try:
             if not self._calls and not self._connection.refresh():
                 updates.tell("log", {"level": "warning", "text": AGAIN})
+                self._listing = None
                 self._connection.start()
+                self._announced = True  # it may have other tools than before
             number = self._connection.begin("tools/call", asked, with_progress=True)
         except ServerExited as exited:
             exit_as(exited)
@@ -217,9 +238,62 @@ class Serving:
         try:
             self._connection.exchange(readable=readable, writable=writable)
         except ServerExited as exited:
-            exit_as(exited)  # it is read only while it has calls
+            if self._calls:
+                exit_as(exited)
+            self._say_ended(exited)
         except ServerBroken as broken:
-            exit_broken(self._connection, broken)
+            if self._calls:
+                exit_broken(self._connection, broken)
+            self._say_ended(broken)
+
+    def _say_ended(self, why: Exception) -> None:
+        """Tell the daemon that the server has ended without a call. A call that is on its way starts it again."""
+        self._connection.kill()
+        self._announced, self._listing = False, None
+        self._channel.send(EndedMessage(message=str(why)[:LINE_CHARACTERS_MAX]))
+
+    def _list(self) -> None:
+        """Ask the server for its tools after it has said that they have changed, and send the daemon what it answers."""
+        now = time.monotonic()
+        try:
+            if self._listing is not None:
+                if (found := self._listing.take()) is not None:
+                    self._listing = None
+                    self._list_due = now + LIST_SECONDS
+                    self._send_list(found)
+                elif now >= self._list_due:
+                    self._listing.give_up()
+                    self._listing = None
+                    self._list_due = now + LIST_SECONDS
+                    self._say(f"the server has not listed its tools within {LISTING_SECONDS:g} s")
+            elif self._announced and now >= self._list_due:
+                self._announced = False
+                self._listing = Listing(self._connection)
+                self._list_due = now + LISTING_SECONDS
+        except (RpcError, ValueError, RecursionError) as error:
+            self._listing = None
+            self._list_due = now + LIST_SECONDS
+            self._say(f"the server did not list its tools: {error}")
+        except ServerBroken as broken:
+            if self._calls:
+                exit_broken(self._connection, broken)
+            self._say_ended(broken)
+
+    def _send_list(self, found: Sequence[Mapping[str, Any]]) -> None:
+        exported = self._served.exports(found)
+        self._tools = {tool.name: tool for tool in exported.tools}
+        description = description_of(exported, [])
+        if len(description) > DESCRIPTION_BYTES_MAX:
+            self._say(
+                f"its new tools take more than {DESCRIPTION_BYTES_MAX} bytes to describe, and are not offered"
+            )
+        elif description != self._listed:
+            self._listed = description
+            self._channel.send(ListedMessage(), description)
+
+    def _say(self, text: str) -> None:
+        """Print a line into the log of the server."""
+        self._connection.print(text.encode(errors="replace"))
 
     def _report_ended(self) -> None:
         """Report the calls that the server has answered, and those that were cancelled long enough ago."""
@@ -257,7 +331,9 @@ class Serving:
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Pass progress on to its call, and a record to the one call that runs, or else to the log of the server."""
-        if method == "notifications/progress":
+        if method == LIST_CHANGED:
+            self._announced = True
+        elif method == "notifications/progress":
             token = params.get("progressToken")
             if type(token) is int and (call := self._calls.get(token)) is not None:
                 said = str(params.get("message") or "")[:LINE_CHARACTERS_MAX]
@@ -270,12 +346,12 @@ class Serving:
                 (call,) = self._calls.values()
                 call.updates.tell("log", {"level": "info", "text": text})
             else:
-                self._connection.print(text.encode(errors="replace"))
+                self._say(text)
 
     def on_request(self, number: object, method: str, params: Mapping[str, Any]) -> None:
         """Pass a request of the server on to the host of the one call that runs. Raises `RpcError`."""
         if len(self._calls) != 1:
-            raise RpcError(0, SEVERAL)
+            raise RpcError(0, SEVERAL if self._calls else NONE)
         if len(self._asked) >= ASKED_MAX:
             raise RpcError(0, f"{ASKED_MAX} requests are open already")
         ((request, call),) = self._calls.items()

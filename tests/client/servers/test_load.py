@@ -22,15 +22,8 @@ from toolcell._servers.result import result_of
 SCHEMA = {"type": "object"}
 
 
-class Silent:
-    """A server that is never called."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, str] = {}
-
-
 def exports(*listed: dict[str, Any], chosen: tuple[str, ...] = ()) -> Exports:
-    return load._exports("s", listed, chosen, Silent())  # type: ignore[arg-type]  # pyright: ignore[reportPrivateUsage, reportArgumentType]  what it says, without a process
+    return load.Served(["never-started"], 1, "s", chosen).exports(listed)
 
 
 @given(st.text(max_size=100))

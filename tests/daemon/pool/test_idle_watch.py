@@ -46,6 +46,29 @@ class Idle:
         self.cell: Any = type("Cell", (), {"processes": Processes(used)})()
 
 
+async def test_the_worker_of_a_server_is_not_stopped_and_looked_at_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = asyncio.Semaphore(0)
+
+    def look(*_: object) -> str:
+        looks.release()
+        return ""
+
+    monkeypatch.setattr(idle_watch, "_over_limit", look)
+    worker = Idle([0, 5 * CLEANUP_NS, 10 * CLEANUP_NS])
+    worker.spec.is_server = True
+    active: list[str] = []
+    watch = IdleWatch(cast("dict[Worker, float]", {worker: 0.0}), lambda _, doing: active.append(doing))
+    watch.wake()
+    async with asyncio.timeout(SECONDS_MAX):
+        await looks.acquire()
+    assert not watch.hurried
+    watch.forget(cast("Worker", worker))
+    watch.close()
+    assert (active, worker.cell.processes.stopped.is_set()) == ([], False)
+
+
 @pytest.mark.parametrize(
     ("used", "ended"),
     [

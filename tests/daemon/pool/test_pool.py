@@ -846,6 +846,65 @@ async def test_a_worker_that_is_replaced_gets_no_call_and_another_serves_new_one
         assert len(shared) == LEAVING_MAX + 2
 
 
+async def test_a_server_that_ends_between_calls_is_started_again_only_after_its_wait(
+    shared: list[FakeWorker],
+) -> None:
+    now = 0.0
+    quarantine = Quarantine(lambda: now, lambda _, high: high)
+    server = spec("server", serial=True)
+    async with a_pool(shared, quarantine=quarantine) as pool:
+        for ends in range(2):
+            call = ask(pool, server)
+            await settled()
+            worker = shared[ends]
+            worker.hatch()
+            await call
+            pool.give_back(worker, WorkerEvent.DONE, PLACES)
+            assert isinstance(worker, SharedWorker)
+            worker.started = now
+            worker.on_lapse(worker)
+            assert worker.state is WorkerState.STOPPING
+            worker.die()
+        late = ask(pool, server)
+        await settled()
+        assert len(shared) == 2, "it was started without its wait"
+        now += quarantine.wait_seconds(server.file)
+        other = ask(pool, spec("other"))
+        await settled()
+        for worker in shared[2:]:
+            worker.hatch()
+        assert [(await late).spec, (await other).spec] == [server, spec("other")]
+
+
+async def test_a_server_that_ends_while_a_call_is_on_its_way_keeps_its_worker(
+    shared: list[FakeWorker],
+) -> None:
+    async with a_pool(shared) as pool:
+        call = ask(pool, spec("server", serial=True))
+        await settled()
+        shared[0].hatch()
+        worker = await call
+        assert isinstance(worker, SharedWorker)
+        worker.on_lapse(worker)
+        assert worker.state is WorkerState.BUSY
+        pool.give_back(worker, WorkerEvent.DONE, PLACES)
+
+
+async def test_a_call_that_is_unconfirmed_says_nothing_of_the_health_of_its_server(
+    shared: list[FakeWorker],
+) -> None:
+    server = spec("server", serial=True)
+    async with a_pool(shared) as pool:
+        for unconfirmed in (True, False):
+            pool.quarantine.died(server.file, "SIGSEGV", "", started=math.inf)
+            call = ask(pool, server)
+            await settled()
+            if not shared[-1].hatched.done():
+                shared[-1].hatch()
+            pool.give_back(await call, WorkerEvent.DONE, PLACES, unconfirmed=unconfirmed)
+            assert (server.file.digest in pool.quarantine.records) is unconfirmed
+
+
 async def test_a_place_that_is_withdrawn_is_free_again_and_the_tool_runs_as_often_as_it_may(
     shared: list[FakeWorker],
 ) -> None:

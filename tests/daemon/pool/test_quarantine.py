@@ -16,6 +16,7 @@ from toolcelld.pool.quarantine import (
     BACKOFF_SECONDS,
     DEATHS_MAX,
     FILES_MAX,
+    LASTED_SECONDS,
     STDERR_CHARACTERS_MAX,
     WITHIN_SECONDS,
     Quarantine,
@@ -53,6 +54,31 @@ def clock() -> Clock:
 @pytest.fixture
 def quarantine(clock: Clock) -> Generations:
     return Generations(clock, longest)
+
+
+def test_each_end_between_calls_makes_the_wait_longer_whatever_its_calls_were_until_one_lasts(
+    clock: Clock, quarantine: Generations
+) -> None:
+    waits: list[float] = []
+    for _ in range(len(BACKOFF_SECONDS) + 1):
+        quarantine.lapsed(FILE, started=clock.now - 1)
+        waits.append(quarantine.wait_seconds(FILE))
+        clock.now += waits[-1]
+        assert quarantine.wait_seconds(FILE) == 0
+        quarantine.served(FILE)
+    assert waits == pytest.approx([*BACKOFF_SECONDS, BACKOFF_SECONDS[-1]])
+    assert not quarantine.holds(FILE)
+    assert quarantine.wait_seconds(NEIGHBOUR) == 0
+    quarantine.lapsed(FILE, started=clock.now - LASTED_SECONDS)
+    assert quarantine.wait_seconds(FILE) == 0
+
+
+def test_ends_between_calls_of_few_files_are_kept(quarantine: Generations) -> None:
+    for number in range(FILES_MAX + 1):
+        for _ in range(3):
+            quarantine.lapsed(replace(FILE, digest=str(number)), started=math.inf)
+    assert quarantine.wait_seconds(replace(FILE, digest="0")) == 0
+    assert quarantine.wait_seconds(replace(FILE, digest="1")) > 0
 
 
 def test_each_crash_in_a_row_makes_the_wait_longer(clock: Clock, quarantine: Generations) -> None:

@@ -12,10 +12,10 @@ from tests.daemon.pool.test_pool import spec
 from toolcelld.event_log import LogLine
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.pool import shared_worker
-from toolcelld.pool.shared_worker import STALE_MAX, SharedWorker
+from toolcelld.pool.shared_worker import LISTS_MAX, STALE_MAX, SharedWorker
 from toolcelld.pool.startup import Startup
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.protocol.messages import CALLS_MAX, MessageError, from_worker
+from toolcelld.protocol.messages import CALLS_MAX, DESCRIPTION_BYTES_MAX, MessageError, from_worker
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,16 @@ class Stage:
         self.ended = 0
         self.lines: list[LogLine] = []
         channel = SimpleNamespace(fail=self._fail)
-        self.worker = SharedWorker("w-1", spec("server", serial=True), lambda _: None, log=self.lines.append)
+        self.listed: list[object] = []
+        self.lapses = 0
+        self.worker = SharedWorker(
+            "w-1",
+            spec("server", serial=True),
+            lambda _: None,
+            log=self.lines.append,
+            on_listed=lambda _, listed: self.listed.append(listed),
+        )
+        self.worker.on_lapse = self._lapsed
         self.worker.cell = cast("Any", SimpleNamespace(channel=channel, end=self._end))
         self.calls = {number: Listener() for number in calls}
         self.worker.calling.update(cast("Any", self.calls))
@@ -56,6 +65,12 @@ class Stage:
 
     def _end(self) -> None:
         self.ended += 1
+
+    def _lapsed(self, worker: SharedWorker) -> None:
+        self.lapses += 1
+
+    def frame(self, kind: str, payload: bytes = b"", **fields: object) -> None:
+        self.worker.on_frame(Frame({"type": kind, **fields}, payload))
 
 
 async def test_a_frame_is_of_the_call_that_it_names_and_chunks_continue_it() -> None:
@@ -116,6 +131,50 @@ async def test_a_worker_is_drained_when_what_was_stopped_is_all_that_is_left() -
     worker.others -= 1
     worker.end_if_drained()
     assert stage.ended == 1
+
+
+async def test_a_list_of_tools_is_no_call_s_and_comes_in_parts() -> None:
+    stage = Stage(1)
+    stage.frame("listed", b"one")
+    stage.frame("listed", b"tw", size=4)
+    stage.frame("chunk", b"o,")
+    stage.frame("progress", seq=1)
+    assert stage.listed == [b"one", b"two,"]
+    assert [told["type"] for told in cast("Any", stage.calls[1].told)] == ["progress"]
+    assert stage.failed == []
+
+
+NOTHING: dict[str, object] = {}
+BAD: list[tuple[list[tuple[str, bytes, dict[str, object]]], str]] = [
+    ([("listed", b"abc", {"size": 2})], "of more than"),
+    ([("listed", b"a", {"size": DESCRIPTION_BYTES_MAX + 1})], "of more than"),
+    ([("listed", b"a", {"size": -1})], "of more than"),
+    ([("listed", b"a", {"size": "1"})], "size of a message 'listed'"),
+    ([("listed", b"a", {"size": 3}), ("chunk", b"abc", NOTHING)], "not complete"),
+    ([("listed", b"a", {"size": 3}), ("chunk", b"", NOTHING)], "not complete"),
+    ([("listed", b"a", {"size": 3}), ("result", b"", {"seq": 1})], "not complete"),
+    ([("ended", b"", NOTHING)], "message of a message 'ended'"),
+]
+
+
+@pytest.mark.parametrize(("frames", "why"), BAD)
+async def test_a_list_that_breaks_a_rule_ends_the_cell(frames: list[Any], why: str) -> None:
+    stage = Stage(1)
+    for kind, payload, fields in frames:
+        stage.frame(kind, payload, **fields)
+    assert len(stage.failed) == 1
+    assert why in stage.failed[0]
+    assert stage.listed == []
+
+
+async def test_lists_and_ends_are_bounded_in_a_minute() -> None:
+    stage = Stage(1)
+    for _ in range(LISTS_MAX // 2):
+        stage.frame("listed", b"x")
+        stage.frame("ended", message="it ended")
+    assert (stage.failed, stage.lapses) == ([], LISTS_MAX // 2)
+    stage.frame("listed", b"x")
+    assert len(stage.failed) == 1
 
 
 async def test_only_a_worker_that_may_have_several_calls_says_how_many() -> None:

@@ -62,6 +62,11 @@ class DescriptionCache:
         stored = await asyncio.to_thread(_parsed, await self._cache.get_many(digests))
         return {digest: self._endless[digest] for digest in digests if digest in self._endless} | stored
 
+    def replace(self, file: ToolFile, description: Description) -> None:
+        """Have another description of a file, as the server that it is tells of."""
+        with suppress(ValueError):  # not valid Unicode: the catalog rejects that tool
+            self._cache.put(file.digest, description.to_json())
+
     def is_endless(self, file: ToolFile) -> bool:
         """Whether the file did not end loading when it was described last."""
         return file.digest in self._endless
