@@ -23,7 +23,9 @@ TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py
 # By their marks: "slow and not nightly" for those of `test-slow`, "" for all.
 SELECTED ?= not slow and not nightly
 HOSTILE ?= tests/hostile
+HOSTILE_SELECTED ?= not nightly
 KILLS ?= tests/process/test_kill_matrix.py
+KILLS_SELECTED ?= not nightly
 AGENTS ?= tests/adapters
 # By their marks: "" for all.
 AGENTS_SELECTED ?= not nightly
@@ -117,10 +119,10 @@ test-page: $(VENV)/chromium/ready $(VENV)/engines/ready ## the page of operators
 	  $(BIN)/pytest --quiet -m nightly tests/cli/page/test_chromium.py
 
 test-hostile: $(READY) ## hostile tools, under every profile; two to three minutes
-	@$(BIN)/pytest --quiet $(BY_GROUP) --durations=5 $(HOSTILE)
+	@$(BIN)/pytest --quiet $(BY_GROUP) --durations=5 -m "$(HOSTILE_SELECTED)" $(HOSTILE)
 
 test-kills: $(READY) ## the kill matrix: each kind of process killed in each state of a call; a minute and a half
-	@$(BIN)/pytest --quiet $(BY_TEST) --durations=5 $(KILLS)
+	@$(BIN)/pytest --quiet $(BY_TEST) --durations=5 -m "$(KILLS_SELECTED)" $(KILLS)
 
 # As `test`: the checks use what processor time the tests leave.
 test-agents: $(VENV)/agents engines $(if $(AGENTS_SELECTED),,hosts) ## the real agents, with models of our own, through each of the adapters
@@ -168,7 +170,7 @@ test-unprivileged: $(READY) $(VENV)/engines/ready ## for root: the tests as the 
 	@.ci/unprivileged $(BIN)/python $(BY_FILE) -m "$(SELECTED)" $(TESTS)
 
 test-unprivileged-hostile: $(READY) ## for root: the hostile tools as the user `nobody`
-	@.ci/unprivileged $(BIN)/python $(BY_GROUP) --durations=5 $(HOSTILE)
+	@.ci/unprivileged $(BIN)/python $(BY_GROUP) --durations=5 -m "$(HOSTILE_SELECTED)" $(HOSTILE)
 
 # 77: no service manager can be started here, and a line says why.
 test-systemd: $(READY) ## for root: in a user service of a real systemd, which is started for it, and as root of one

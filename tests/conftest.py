@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 # Property tests: a few examples, always the same, whenever the tests run; many, and others each time, with
@@ -319,16 +320,42 @@ LONGEST: Final = (
 """The files of tests that take longest; if one of them began last, all other processes would wait for its end."""
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; all others stay in their order."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Take samples of matrices before tests are selected; begin with the files that take longest."""
+    if sampled := [item for item in items if item.get_closest_marker("sampled")]:
+        from tests.sampling import leave_out  # where there is one: other tests copy this file
+
+        leave_out(sampled)
+    yield
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
-def pytest_collection() -> None:
+def pytest_collection(session: pytest.Session) -> None:
     """Search for no garbage while tests are collected: nearly all that is made then stays."""
     gc.disable()
+    worker = getattr(session.config, "workerinput", None)  # of xdist
+    if worker is not None and not sys.dont_write_bytecode:
+        compile_share(session.config, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
+def compile_share(config: pytest.Config, number: int, count: int) -> None:
+    """Compile every `count`th file of tests that is new, with its assertions, for all processes of tests.
+
+    Each of them would compile all files otherwise, which takes longer than many tests do.
+    """
+    state = config.stash[rewrite.assertstate_key]
+    places = {Path(argument.partition("::")[0]).absolute() for argument in config.args}
+    ignored = {Path(place).absolute() for place in config.getoption("ignore") or ()}
+    found = (file for place in places for file in ([place] if place.is_file() else place.rglob("test_*.py")))
+    for file in sorted(file for file in found if not ignored & {file, *file.parents})[number::count]:
+        compiled = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
+        with suppress(OSError, SyntaxError):  # told where it is imported
+            if rewrite._read_pyc(file, compiled) is None:  # pyright: ignore[reportPrivateUsage]
+                source, code = rewrite._rewrite_test(file, config)  # pyright: ignore[reportPrivateUsage]
+                compiled.parent.mkdir(exist_ok=True)
+                rewrite._write_pyc(state, code, source, compiled)  # pyright: ignore[reportPrivateUsage]
 
 
 def pytest_collection_finish() -> None:

@@ -554,6 +554,7 @@ HOSTILE_BODIES: Mapping[str, bytes] = {
 }
 
 
+@pytest.mark.sampled("headers")
 @pytest.mark.parametrize("body", HOSTILE_BODIES.values(), ids=HOSTILE_BODIES)
 @pytest.mark.parametrize("headers", [{}, EVENTS], ids=["json", "events"])
 async def test_a_hostile_request_is_refused_with_a_reason(

@@ -39,7 +39,7 @@ from toolcell.adapters.mcp.host import session as host_session
 from toolcell.adapters.mcp.host.session import HostSession
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("era")]
 
 SECONDS_MAX = 20
 """For what takes a second at most; other tests may have the processors."""

@@ -38,7 +38,7 @@ from toolcell.adapters.mcp import HttpSessions, http_sessions
 from toolcell.adapters.mcp.http_sessions import RecentEvents
 from toolcell_proto.v1 import operator_pb2
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("era")]
 
 SECONDS_MAX = 30
 """For what takes a second at most; other tests may have the processors."""

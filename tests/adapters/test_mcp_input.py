@@ -58,7 +58,7 @@ SAMPLING: dict[str, Any] = {
     "maxTokens": 9,
 }
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("era")]
 
 
 @pytest.fixture

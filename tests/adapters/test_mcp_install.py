@@ -208,6 +208,7 @@ COMMENTED = """// mine
 """
 
 
+@pytest.mark.sampled(pairs=True)
 @pytest.mark.parametrize("mode", [0o600, 0o640])
 @pytest.mark.parametrize("end", ["\n", ""])
 @pytest.mark.parametrize("kind", ["plain", "with comments"])
@@ -247,6 +248,7 @@ def changed(host: str, text: str) -> str:
     return json.dumps(written)
 
 
+@pytest.mark.sampled(pairs=True)
 @pytest.mark.parametrize("what", ["changed", "foreign", "no object"])
 @pytest.mark.parametrize("option", ["--write", "--remove"])
 def test_an_entry_that_is_not_ours_stays(home: Path, host: str, what: str, option: str) -> None:
@@ -679,6 +681,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", ["claude", "codex"])
 def test_where_a_hosts_own_command_does_not_do_it_json_is_edited_and_toml_is_printed(
@@ -713,6 +716,7 @@ def test_without_its_command_codexs_text_is_printed(home: Path) -> None:
     assert (done.returncode, 'take "toolcell" out of "mcp_servers"' in done.stderr) == (2, True)
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize(
     ("place", "path"),

@@ -120,6 +120,7 @@ def list_of_hosts(daemon: RunningDaemon, *entries: str) -> None:
     )
 
 
+@pytest.mark.sampled("way")
 @pytest.mark.parametrize("way", ["http", "socks", "name"])
 @pytest.mark.parametrize(
     "host",

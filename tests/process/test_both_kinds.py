@@ -22,7 +22,7 @@ from tests.engines import ENGINES
 from toolcell.client import ImageData, Log, Outcome, ResourceLink, Session
 from toolcell_proto.v1 import operator_pb2
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.sampled("of_kind", one_in=2)]
 
 BOTH: Final = Path(__file__).parent.parent / "tools" / "both"
 ENDINGS: Final = {"python": "py", "bun": "ts", "node": "ts"}

@@ -17,7 +17,7 @@ from tests.daemons import RunningDaemon
 from toolcell.client import Kind, Outcome, Session, Update
 from toolcell_proto.v1 import operator_pb2
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("profile")]
 
 PROFILES = ["none", "baseline", "strict"]
 

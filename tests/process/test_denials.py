@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.daemons import RunningDaemon
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("daemon")]
 
 TOOLS = """
 import asyncio, os, socket, subprocess, urllib.request

@@ -29,7 +29,7 @@ from tests.daemons import RunningDaemon
 
 from toolcell_proto.v1 import operator_pb2
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("profile")]
 
 PLANT: Final = """
 import glob, os, shutil, signal

@@ -80,18 +80,10 @@ def modes(place: Path) -> dict[str, int]:
     }
 
 
-WAYS = [
-    pytest.param(
-        isolation, profile, marks=[pytest.mark.nightly] * ((isolation == "call") == (profile == "baseline"))
-    )
-    for isolation in ("worker", "call")
-    for profile in ("none", "baseline", "strict")
-]
-"""All pairs; in the gate each profile, and each isolation."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("isolation", "profile"), WAYS)
+@pytest.mark.sampled("isolation", "profile", one_in=3)
+@pytest.mark.parametrize("profile", ["none", "baseline", "strict"])
+@pytest.mark.parametrize("isolation", ["worker", "call"])
 async def test_what_a_tool_makes_has_the_modes_that_the_user_gives(
     daemon: RunningDaemon, kind: str, profile: str, isolation: str
 ) -> None:

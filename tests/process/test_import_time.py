@@ -13,7 +13,7 @@ from tests.engines import ENGINES
 from toolcell.client import Kind
 from toolcell_proto.v1 import operator_pb2
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("of_engine", "sandbox")]
 
 SANDBOXES = ["strict", "baseline", "none"]
 HEAD = "import os\nfrom toolcell import tool\nTHEN = os.getcwd()\n"

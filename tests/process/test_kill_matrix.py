@@ -85,6 +85,7 @@ def needs_injection(harm: str) -> None:
         pytest.skip("needs a tracer: root on x86-64")
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("process", CELLS)
 async def test_a_killed_process_of_a_cell(daemon: RunningDaemon, process: str, harm: str) -> None:

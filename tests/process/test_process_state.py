@@ -15,7 +15,7 @@ from toolcell.client import Outcome, Session
 from toolcelld.protocol.messages import CHANGED_MAX
 from toolcelld.worker.calling.process_state import ROWS
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("of_engine")]
 
 SCRIPT = Path(__file__).parents[2] / "daemon/toolcelld/worker/javascript/process_state.mjs"
 

@@ -184,16 +184,10 @@ ENDS_CELL = [
 """What costs the cell."""
 
 
-LEFT = [
-    pytest.param(does, profile, marks=[pytest.mark.nightly] * (number % 2 == PROFILES.index(profile)))
-    for number, does in enumerate([*SET_AGAIN, *ENDS_CELL])
-    for profile in PROFILES
-]
-"""All pairs; in the gate every second one of each profile, so that each is tried."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("does", "profile"), LEFT)
+@pytest.mark.sampled("profile")
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("does", [*SET_AGAIN, *ENDS_CELL])
 async def test_a_call_leaves_nothing_in_what_the_template_keeps(
     daemon: RunningDaemon, profile: str, does: str
 ) -> None:

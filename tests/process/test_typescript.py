@@ -18,7 +18,7 @@ from toolcell.client.events import Log, Metadata, Progress, Update
 from toolcell_proto.v1 import operator_pb2
 from toolcelld.worker.engine import SOURCES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("of_engine")]
 
 OPENCODE = """
 import { tool } from "@opencode-ai/plugin"

@@ -12,7 +12,7 @@ import pytest
 from tests.daemons import RunningDaemon, renewed, running_daemon
 from tests.engines import ENGINES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("of_engine")]
 
 
 @pytest.fixture(scope="module", params=sorted(ENGINES))

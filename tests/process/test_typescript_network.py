@@ -9,7 +9,7 @@ from tests.daemons import RunningDaemon, renewed, running_daemon
 from tests.engines import ENGINES
 from tests.ports import silent_port
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("of_engine")]
 
 TOOL = """
 import net from "node:net"

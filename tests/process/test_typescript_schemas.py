@@ -15,11 +15,10 @@ import pytest
 from tests.daemons import RunningDaemon, renewed, running_daemon
 from tests.engines import ENGINES, PACKAGES
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.sampled("of_engine")]
 
 
-# The libraries and what reads their schemas are the same code on both engines; test_typescript has both in the gate.
-@pytest.fixture(scope="module", params=["bun", pytest.param("node", marks=pytest.mark.nightly)])
+@pytest.fixture(scope="module", params=sorted(ENGINES))
 def of_engine(request: pytest.FixtureRequest) -> Iterator[RunningDaemon]:
     """A daemon that has one engine."""
     with running_daemon(environment={"PATH": f"{ENGINES[request.param].parent}:/usr/bin:/bin"}) as daemon:

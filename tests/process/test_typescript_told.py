@@ -12,7 +12,7 @@ from tests.engines import ENGINES
 
 from toolcell.client import Problem
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("engine")]
 
 
 @pytest.fixture(scope="module", params=sorted(ENGINES))

@@ -21,6 +21,8 @@ from tests.conftest import descendants
 from tests.daemons import RunningDaemon, kept, renewed
 from tests.engines import BUN, NODE
 
+pytestmark = pytest.mark.sampled("manager", "engine")
+
 TOOL = """
 import dep from "dep"
 import fs from "node:fs"

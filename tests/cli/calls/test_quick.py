@@ -335,6 +335,7 @@ CASES: Final = {
 }
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_both_roads_print_the_same(here: Project, case: str) -> None:
@@ -396,6 +397,7 @@ def at_terminal(project: Project, program: str, words: Sequence[str], answers: S
     return Done(process.returncode, WAITING.sub("", same(Done(0, shown.decode(), "")).out), "")
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", AT_A_TERMINAL)
 def test_both_roads_show_the_same_at_a_terminal(here: Project, case: str) -> None:
@@ -414,6 +416,7 @@ def test_the_history_of_a_call_is_printed_the_same(here: Project) -> None:
         assert "no such table" in short.out
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def words_of(lines: list[str]) -> set[str]:
     return {word for word in found if not re.search(r"\d", word) and len(word) <= FOLDED and "/" not in word}
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_a_result_keeps_its_words_on_a_narrow_terminal(scene: Scene, staged: Project) -> None:

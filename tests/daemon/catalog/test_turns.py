@@ -116,6 +116,7 @@ async def test_a_failure_gives_its_place_back(works: Works) -> None:
     assert_free(turns, 1)
 
 
+@pytest.mark.sampled(one_in=5)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 async def test_no_place_is_lost_whatever_is_cancelled_and_when(works: Works, seed: int) -> None:

@@ -51,16 +51,12 @@ def test_any_bytes_are_an_index_or_none(rest: bytes, version: int, count: int) -
 
 
 WORDS: Final = (b"\x00\x00\xe0\x00", b"\x00", b"\x00\x00\xe0\x00" + b"a" * 70 + b"\x00", b"\xff")
-SLOWEST: Final = [
-    pytest.param(version, word, marks=[pytest.mark.nightly] * ((number - version) % 3 != 0))
-    for number, word in enumerate(WORDS)
-    for version in (2, 3, 4)
-]
-"""All pairs; each word once, and each version, in the gate."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("version", "word"), SLOWEST)
+@pytest.mark.sampled
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("word", WORDS)
 def test_an_index_is_read_within_its_time(tmp_path: Path, version: int, word: bytes) -> None:
     (tmp_path / ".git").mkdir()
     head = b"DIRC" + version.to_bytes(4, "big") + b"\xff" * 4

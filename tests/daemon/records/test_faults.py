@@ -100,6 +100,7 @@ async def test_records_that_are_removed_are_begun_anew(tmp_path: Path) -> None:
         assert records.lost == 0
 
 
+@pytest.mark.sampled(one_in=5)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(50))
 async def test_a_database_that_is_cut_anywhere_is_set_aside_or_goes_on(tmp_path: Path, seed: int) -> None:

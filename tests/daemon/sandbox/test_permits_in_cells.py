@@ -28,6 +28,7 @@ said = {
 """
 
 
+@pytest.mark.sampled(pairs=True)
 @pytest.mark.parametrize("execute", [True, False])
 @pytest.mark.parametrize("network", ["none", "open"])
 @pytest.mark.parametrize("writes", [True, False])

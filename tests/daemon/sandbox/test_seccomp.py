@@ -147,6 +147,7 @@ MISSING = (errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EOPNOT
 """What a kernel says that was built without something, or a file system that has no such thing: layers have no handles."""
 
 
+@pytest.mark.sampled("wrap")
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_denied_call_succeeds_without_the_filter(attack: str, place: Path, wrap: Wrap) -> None:
