@@ -1,4 +1,4 @@
-"""The run of a call in its worker: what the worker sends, questions, the abort, the evidence, and the return of the worker.
+"""The run of a call in its worker: what the worker sends, the abort, the evidence, and the return of the worker.
 
     RUNNING ⇄ ASKING → [ABORTING] → SETTLING → CLOSING → the outcome
 
@@ -22,22 +22,12 @@ from typing import TYPE_CHECKING, Final
 
 from toolcell._context.ui import QUESTION
 from toolcell._printable import printable
+from toolcelld.calls.asking import OVER, STOPPED, questions_of
 from toolcelld.calls.collector import OutputCollector
+from toolcelld.calls.evidence import verdict_of
 from toolcelld.calls.functions import hooks
 from toolcelld.calls.outcomes.moved import Moved
-from toolcelld.calls.outcomes.outcome import (
-    LEASE_EXPIRED,
-    QUESTION_CAUSE,
-    WELL,
-    Evidence,
-    Facts,
-    Kind,
-    Outcome,
-    Report,
-    Stop,
-    judge,
-)
-from toolcelld.calls.questions import Questions
+from toolcelld.calls.outcomes.outcome import LEASE_EXPIRED, WELL, Facts, Kind, Outcome, Report, Stop
 from toolcelld.calls.timers import UNIT_BYTES, AbortEscalation, IdleTimer
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
@@ -50,10 +40,11 @@ from toolcelld.output.result import Result, short_result
 from toolcelld.output.spill import KeptOutput
 from toolcelld.pool.worker import Worker
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.protocol.messages import AnswerMessage, ReplyMessage, ResultMessage, from_worker
+from toolcelld.protocol.messages import ResultMessage, from_worker
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
+    from toolcelld.calls.questions import Questions
     from toolcelld.calls.request import Plan
     from toolcelld.network.egress import Egress
 
@@ -64,15 +55,13 @@ LEASE_GRACE_SECONDS: Final = 0.25
 """At the end of a lease: enough for a tool that obeys, and little for who counts on the end."""
 EXIT_SECONDS_MAX: Final = 0.5
 """How long the process of a stopped call has to exit by itself before it counts as left behind."""
-STOPPED: Final = "the call is being stopped"
-"""The answer to the open and the later questions of a call that is stopped."""
 RESULT_TYPES: Final = frozenset({"result", "chunk"})
 """Messages whose number and size are bounded for each call."""
 SHOWN_BYTES_MAX: Final = 1024
 """Of the arguments, for operators."""
+
+
 CHANGED: Final = "The process was replaced after the call, which has changed for good its"
-OVER: Final = "the call has ended"
-"""The same for a call whose worker has reported or has died."""
 
 
 class Run:
@@ -275,40 +264,8 @@ class Run:
     def ask(self) -> Questions:
         """Return the questions of the call, for one that its tool asks or withdraws."""
         if self.questions is None:
-            call = self.call
-            self.questions = Questions(
-                call.id,
-                self.plan.tool.name,
-                call.session,
-                self._answer,
-                self._questions_changed,
-                lambda why: call.stop(Stop(Kind.TIMED_OUT, QUESTION_CAUSE, why)),
-            )
-            if self.wish is not None:
-                self.questions.close(STOPPED)
+            self.questions = questions_of(self)
         return self.questions
-
-    def _answer(self, message: AnswerMessage | ReplyMessage, payload: bytes) -> None:
-        if self.worker.state is not WorkerState.DEAD:
-            self.worker.cell.channel.send(message, payload)
-
-    def _questions_changed(self) -> None:
-        """Pause the timers and free the session's place while a question is open."""
-        call, questions = self.call, self.questions
-        if questions is None:
-            return
-        if questions.open and call.state is CallState.RUNNING:
-            call.fire(CallEvent.ASKED)
-            call.stop_clock()
-            if self.idle is not None:
-                self.idle.pause()
-            self._pool.give_place(call.session.places)
-        elif not questions.open and call.state is CallState.ASKING:
-            call.session.places.take()
-            call.fire(CallEvent.ANSWERED)
-            call.run_clock()
-            if self.idle is not None:
-                self.idle.run()
 
     # The end
 
@@ -447,7 +404,6 @@ class Run:
         plan, report, death, stop = self.plan, self.report, self.death, self.wish
         run_seconds = time.monotonic() - self.started
         stop_seconds = max(0.0, self.stopped - self.wished) if stop is not None else 0.0
-        leftovers = max(self.leftovers, 0)
         verdict = WELL
         if (
             report is None
@@ -457,30 +413,7 @@ class Run:
             or death is not None
             or self.broken
         ):
-            verdict = judge(
-                Evidence(
-                    tool=plan.tool.name,
-                    settings=plan.settings,
-                    limits=plan.limits,
-                    run_seconds=run_seconds,
-                    grace_seconds=plan.grace_seconds,
-                    stop=stop,
-                    stop_seconds=stop_seconds,
-                    report_seconds=max(0.0, self.reported - self.wished) if stop is not None else 0.0,
-                    report=report,
-                    text=result.text,
-                    death=death,
-                    leftovers=leftovers,
-                    broken=self.broken,
-                    policy=plan.spec.policy,
-                    refused=self.refused,
-                    attempts=self.attempts,
-                    question_seconds=self.questions.seconds_max or 0.0 if self.questions is not None else 0.0,
-                    server=plan.spec.file.source if plan.spec.is_server else "",
-                    on_abort=plan.spec.file.on_abort,
-                    ended_for=self.ended_for,
-                )
-            )
+            verdict = verdict_of(self, result.text, run_seconds, stop_seconds)
         used = report or death  # the usage that was reported: by the worker, else by its keeper
         outputs = (*logs, result.output) if result.output is not None else logs
         facts = Facts(
@@ -492,7 +425,7 @@ class Run:
             spilled_bytes=sum(output.kept_bytes for output in outputs) if outputs else 0,
             worker_id=self.worker.id,
             generation=plan.generation,
-            leftover_processes=leftovers,
+            leftover_processes=max(self.leftovers, 0),
             leftover_threads=report.threads if report is not None else 0,
             state_lost=self.state_lost,
             stop_seconds=stop_seconds,
