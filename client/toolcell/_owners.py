@@ -86,7 +86,7 @@ def faults_of(path: str, safe: Collection[str] = (), *, user: int | None = None)
 
 
 def fault_below(
-    directory: str, safe: Collection[str] = (), *, passed: Collection[str] = (), user: int | None = None
+    directory: str, safe: Collection[str] = (), *, passed: Collection[str] = ()
 ) -> tuple[str, str] | None:
     """Say who else can change a file, or a directory, below one that is in order itself.
 
@@ -96,12 +96,11 @@ def fault_below(
         directory: An absolute path.
         safe: Directories that are accepted, with their files, although other users can write in them.
         passed: Names of entries that are not looked at.
-        user: Who may change them, besides root; this user by default.
 
     Returns:
         The directory to accept, and the fault as a clause; None without any, and for what cannot be looked at.
     """
-    user = os.geteuid() if user is None else user
+    user = os.geteuid()
     places, seen, left = [os.path.realpath(directory)], set[str](), ENTRIES_MAX
     while places:
         place = places.pop()

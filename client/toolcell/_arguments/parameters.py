@@ -140,10 +140,10 @@ def _unknown_names(data: Mapping[str, Any], known: Mapping[str, str]) -> list[tu
     return wrong
 
 
-def record(fields: Mapping[str, Any], config: ConfigDict, *, total: bool = True) -> TypeAdapter[Any]:
-    """What reads a mapping with these keys; without `total` every one may be missing."""
+def record(fields: Mapping[str, Any], config: ConfigDict) -> TypeAdapter[Any]:
+    """What reads a mapping with these keys."""
     make: Any = TypedDict  # checkers want the keys written out
-    keys = make("record", dict(fields), total=total)
+    keys = make("record", dict(fields))
     keys.__pydantic_config__ = config
     return TypeAdapter(keys)
 

@@ -43,29 +43,28 @@ class Exchanged(OSError):
     """Another file or directory is at a path than the one that was found there before."""
 
 
-def open_plain(path: str, flags: int, *, directory: int | None = None) -> int:
+def open_plain(path: str, flags: int) -> int:
     """Open a path none of whose components is a link; return a descriptor that is closed on exec.
 
     Args:
-        path: Absolute, or relative to `directory`.
+        path: Absolute.
         flags: As for `os.open`. With O_PATH and O_NOFOLLOW the last component may be a link, which is opened itself.
-        directory: A descriptor; None, the default, for absolute paths.
 
     Raises:
         OSError: ELOOP where a component is a link, and everything that `os.open` raises.
     """
     try:
-        return linux.openat2(linux.AT_FDCWD if directory is None else directory, path, flags)
+        return linux.openat2(linux.AT_FDCWD, path, flags)
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise
-    return _open_by_steps(path, flags, directory)
+    return _open_by_steps(path, flags)
 
 
-def _open_by_steps(path: str, flags: int, directory: int | None) -> int:
+def _open_by_steps(path: str, flags: int) -> int:
     """Do the same with one system call for each component."""
     *above, last = [part for part in path.split("/") if part] or ["."]
-    here = os.open("/" if directory is None else ".", os.O_PATH | os.O_CLOEXEC, dir_fd=directory)
+    here = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
         for part in above:
             below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
@@ -80,15 +79,9 @@ def _open_by_steps(path: str, flags: int, directory: int | None) -> int:
     return opened
 
 
-def open_place(place: Place, *, directory: int | None = None, path: str = "") -> int:
-    """Open a place with O_PATH; raise `Exchanged` if something else is there.
-
-    Args:
-        place: What was there.
-        directory: As in `open_plain`.
-        path: Relative to `directory`; by default the path of the place.
-    """
-    opened = open_plain(path or place.path, os.O_PATH | os.O_NOFOLLOW, directory=directory)
+def open_place(place: Place) -> int:
+    """Open a place with O_PATH; raise `Exchanged` if something else is there."""
+    opened = open_plain(place.path, os.O_PATH | os.O_NOFOLLOW)
     if place.is_at(os.fstat(opened)):
         return opened
     os.close(opened)

@@ -6,12 +6,9 @@ parts are split into chunks while they are sent.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from toolcell._results.errors import ToolError
-from toolcell._results.json_value import to_json
 from toolcell._results.normalise import FileBlock, ImageBlock, Result, TextBlock
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, FrameError, encode
 from toolcelld.protocol.messages import (
@@ -57,7 +54,6 @@ class Report(NamedTuple):
         kind: Kind,
         text: str,
         *,
-        details: object = None,
         ran: bool = True,
         limit: RaisedLimit | None = None,
         unreached: str | None = None,
@@ -67,16 +63,11 @@ class Report(NamedTuple):
         Args:
             kind: How the call ended.
             text: The text; no block where it is empty.
-            details: Any value, left out where it is no JSON; None by default.
             ran: Whether code of the tool has run; True by default.
             limit: The key of the limit that ended the call; None by default.
             unreached: The host that it failed to reach, empty where it is unknown; None by default: it failed otherwise.
         """
-        encoded = None
-        if details is not None:
-            with contextlib.suppress(ToolError):  # the text is sent without them
-                encoded = to_json(details)
-        return cls(kind, Result((TextBlock(text),) if text else (), encoded), ran, limit, unreached)
+        return cls(kind, Result((TextBlock(text),) if text else ()), ran, limit, unreached)
 
     def frames(self, sequence: int, usage: Usage) -> Iterator[bytes]:
         """Yield the frames of the result; an error replaces a result whose header would be too large.
