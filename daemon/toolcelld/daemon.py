@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,10 +20,10 @@ from toolcell import _paths
 from toolcelld import linux
 from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.installation import Installations
-from toolcelld.catalog.catalog import Catalog
+from toolcelld.catalog.catalog import Catalog, ToolInfo, withholding
 from toolcelld.catalog.describing.description import BrokenFile, Description
 from toolcelld.catalog.describing.relisting import Listed
-from toolcelld.catalog.discovery.sources import ToolFile, sources_of
+from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, sources_of
 from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
 from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import CatalogRegistry
@@ -44,7 +44,7 @@ from toolcelld.files.looks import look
 from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
 from toolcelld.output.spill import SpillStore
-from toolcelld.policy import disabled, trust
+from toolcelld.policy import disabled, promises, trust
 from toolcelld.policy.disabled import DisabledTool, texts
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
@@ -168,6 +168,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             define=Definitions(pool, lambda: self.services.ruleset).changed,
             taken_out=lambda: texts(self.services.ruleset.disabled),
             tell=self._tell_server,
+            settle=self._settle,
         )
         self.services = Services(
             tasks=tasks,
@@ -219,10 +220,26 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         if self.services.store.durable:
             self._rule(trusts=await trust.recall(self.services.store))
 
-    async def trust(self, trusted: Trusted) -> bool:
-        """Trust a project from the next call on. Return whether the decision was stored."""
+    async def trust(self, trusted: Trusted, tools: Iterable[ToolInfo] = ()) -> bool:
+        """Trust a project, with what tools of its MCP servers promise, from the next call on. Return whether it was stored."""
         self._rule(trusts=self.services.ruleset.trusts.beside(trusted))
+        self.accept(tools)
         return await trust.keep(self.services.store, trusted)
+
+    def accept(self, tools: Iterable[ToolInfo]) -> None:
+        """Accept what tools of MCP servers promise now."""
+        shown = [tool for tool in tools if tool.file.share is not None]
+        if shown:
+            self._rule(promises=self.services.ruleset.promises.with_tools(shown))
+            promises.keep(self.services.store, shown)
+
+    def _settle(self, catalog: Catalog) -> Catalog:
+        """Accept the tools of the user's own servers that are new, and withhold what has to be accepted first."""
+        known = self.services.ruleset.promises
+        served = (tool for tools in catalog.files.values() for tool in tools if tool.file.share is not None)
+        own = (tool for tool in served if tool.file.source != PROJECT)
+        self.accept(tool for tool in own if known.of(tool) is None and not known.fault_of(tool))
+        return withholding(catalog, self.services.ruleset.withheld)
 
     async def distrust(self, directory: str) -> bool:
         """Revoke the trust in a project. Return whether the decision was stored."""
@@ -393,7 +410,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         )  # another daemon of this user may have been told of more
         hooks = await self._load_hooks(self.config)
         taken_out = await disabled.recall(self.services.store)
-        self._rule(config=self.config, trusts=trusts, hooks=hooks, disabled=taken_out)
+        accepted = await promises.recall(self.services.store)
+        self._rule(config=self.config, trusts=trusts, hooks=hooks, disabled=taken_out, promises=accepted)
         self.sessions.reconsider()
         self.sessions.retention.limits = self.config.daemon
         self.records.section = self.config.records
@@ -444,6 +462,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             host = await probe_host(self._preforks.for_cell, self._temporary_directories.place)
             self._rule(host_paths=self._host_paths(host), trusts=await trust.recall(services.store))
             self._rule(disabled=await disabled.recall(services.store))
+            self._rule(promises=await promises.recall(services.store))
             self._rule(hooks=await self._load_hooks(self.config))
             yield
             self.log_level.close()

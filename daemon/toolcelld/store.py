@@ -85,6 +85,18 @@ SCHEMA = (
         since REAL NOT NULL
     ) STRICT;
     """,
+    """
+    CREATE TABLE promises (
+        path TEXT NOT NULL,             -- of the entry of an MCP server
+        project TEXT NOT NULL,          -- that its process is for; empty for none
+        tool TEXT NOT NULL,
+        digest TEXT NOT NULL,           -- of what the tool said of itself when it was accepted
+        text TEXT NOT NULL,             -- the same, cut, for display
+        accepted REAL NOT NULL,
+        PRIMARY KEY (path, project, tool)
+    ) STRICT;
+    CREATE INDEX promises_by_age ON promises (accepted);
+    """,
 )
 
 # Writes that may be queued for the thread, of about a kilobyte each; more only if the disk does not respond.

@@ -25,6 +25,7 @@ from toolcelld.catalog.describing.schemas import check_schemas
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import BUILTIN, ToolFile
 from toolcelld.catalog.problem import Problem, no_tool
+from toolcelld.catalog.promise import digest_of
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.declaration import DeclarationError, declare
 
@@ -58,6 +59,7 @@ class ToolInfo:
     output_schema: bytes = b""  # JSON, an object schema of its structured value; empty where there is none
     overrides_builtin: bool = False  # whether the user lets it replace a built-in tool of its name
     on_session: bool = False  # whether its file wants to hear what happens to a session
+    promise: str = ""  # of a tool of an MCP server: the digest of what it says of itself
 
     @property
     def path(self) -> str:
@@ -80,6 +82,9 @@ class Catalog:
     disabled: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # switched off, not offered
     denied: Mapping[str, str] = field(default_factory=dict[str, str])  # of those: the permission rule
     taken_out: Mapping[str, str] = field(default_factory=dict[str, str])  # and: what an operator said of it
+    withheld: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # and: why it has to be accepted first
     awaited: frozenset[str] = frozenset()  # paths of the files that are still being described
     coming: frozenset[str] = frozenset()  # the names that those have which had no tools before
     files: Mapping[str, tuple[ToolInfo, ...]] = field(
@@ -206,6 +211,20 @@ def assemble(
     )
 
 
+def withholding(catalog: Catalog, withheld: Callable[[ToolInfo], str]) -> Catalog:
+    """Return a catalog without the tools that have to be accepted first; they are kept apart with the reason."""
+    there = {**catalog.tools, **catalog.disabled}
+    found = {name: why for name, tool in there.items() if (why := withheld(tool))}
+    if not found:
+        return catalog
+    return replace(
+        catalog,
+        tools={name: tool for name, tool in catalog.tools.items() if name not in found},
+        disabled=dict(sorted({**catalog.disabled, **{name: there[name] for name in found}}.items())),
+        withheld=found,
+    )
+
+
 def _without_tools(scan: Scan, descriptions: Mapping[str, Description]) -> Iterator[Problem]:
     """Yield a note for each file that has neither a tool nor a problem, and that no other file imports."""
     described = [(file, descriptions.get(file.digest)) for file in scan.files]
@@ -271,7 +290,8 @@ def _checked(file: ToolFile, description: Description) -> tuple[tuple[ToolInfo, 
     tools: list[ToolInfo] = []
     for described in description.tools[:TOOLS_PER_FILE_MAX]:
         try:
-            tools.append(replace(_tool(file, described), on_session=description.on_session))
+            tool = replace(_tool(file, described), on_session=description.on_session)
+            tools.append(tool if file.share is None else replace(tool, promise=digest_of(tool)))
         except ValueError as error:
             problem = Problem(
                 file.path, _text(described.name)[:64], "rejected", _text(str(error)), _line(described.line)

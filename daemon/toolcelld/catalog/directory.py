@@ -86,6 +86,7 @@ class WatchedDirectory:
         forget: Callable[[], object],
         define: Callable[[Catalog], Awaitable[Catalog]] | None = None,
         taken_out: Callable[[], Mapping[str, str]] = dict,
+        settle: Callable[[Catalog], Catalog] = lambda catalog: catalog,
     ) -> None:
         self.catalog = Catalog(directory)
         self.scanned: tuple[ToolFile, ...] = ()
@@ -99,6 +100,7 @@ class WatchedDirectory:
         self._forget = forget
         self._taken_out = taken_out
         self._define = define  # changes the definitions of a new catalog
+        self._settle = settle  # decides on the loop what of it is offered
         self._closed = False
         self._pins: set[Pin] = set()
         self._wanted: set[str] = set()  # paths of files that calls wait for
@@ -258,7 +260,7 @@ class WatchedDirectory:
             )
             if self._define is not None:
                 catalog = await self._define(catalog)
-            self._publish(catalog)
+            self._publish(self._settle(catalog))
 
     def _publish(self, catalog: Catalog) -> None:
         """Make a catalog the newest, unless it equals the current one, and notify the pins."""

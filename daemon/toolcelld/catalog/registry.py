@@ -39,6 +39,7 @@ class CatalogRegistry:
     `describe` returns a broken description for any fault of the file; an exception from it is a bug of the daemon.
     `is_trusted` returns the decision of now about the tools: one that is not trusted hides no other.
     `taken_out` returns the tools that an operator has disabled by now, as `assemble` takes them.
+    `settle` returns a new catalog without what has to be accepted first, just before it is published.
     `tell` takes what the log of an MCP server has to say of a list of tools that is not taken.
     """
 
@@ -52,12 +53,14 @@ class CatalogRegistry:
         define: Callable[[Catalog], Awaitable[Catalog]] | None = None,
         taken_out: Callable[[], Mapping[str, str]] = dict,
         tell: Callable[[ToolFile, str], None] = lambda _, __: None,
+        settle: Callable[[Catalog], Catalog] = lambda catalog: catalog,
         describing_max: int = DESCRIBING_MAX,
     ) -> None:
         self._config = config
         self._is_trusted = is_trusted
         self._define = define
         self._taken_out = taken_out
+        self._settle = settle
         self._group = asyncio.TaskGroup()
         self._descriptions = DescriptionCache(self._group, describe, cache, describing_max)
         self._relisting = Relisting(self._group, self._known, self._replace, tell)
@@ -213,6 +216,7 @@ class CatalogRegistry:
                 lambda: self._directories.pop(directory, None),
                 self._define,
                 self._taken_out,
+                self._settle,
             )
         return watched
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -52,6 +53,7 @@ from toolcelld.policy.disabled import Disabled, DisabledTool
 from toolcelld.policy.interpreters import environment_of, interpreter_of, missing_module, requirements_of
 from toolcelld.policy.profiles import HostPaths, policy_of, policy_of_describing
 from toolcelld.policy.project import Project, find_project
+from toolcelld.policy.promises import Promises
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import Trusts, most_of
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
@@ -118,6 +120,7 @@ class Ruleset:
     trusts: Trusts = field(default_factory=Trusts)
     hooks: tuple[Hook, ...] = ()  # in the order of the configuration
     disabled: Disabled = field(default_factory=dict[str, DisabledTool])  # by operators
+    promises: Promises = field(default_factory=Promises)  # of the tools of MCP servers
 
     def consent(self, tool: ToolInfo) -> Consent:
         """Decide how a tool stands with the trust in its project."""
@@ -137,6 +140,26 @@ class Ruleset:
         if self._needs_no_trust(file) or not (why := consent_to(self.trusts, file)):
             return COMPLETE
         return Consent(Standing.UNTRUSTED, most_of(NOTHING), why, grant_command(file))
+
+    def withheld(self, tool: ToolInfo) -> str:
+        """Return why a tool of an MCP server is not offered until it is accepted, with the command; empty for all others."""
+        file = tool.file
+        if file.share is None or self.config.trust == "all":
+            return ""
+        fault = self.promises.fault_of(tool)
+        if file.source != PROJECT:
+            command = f"toolcell trust --server {shlex.quote(file.source)}"
+        else:
+            command = grant_command(file)
+            if why := consent_to(self.trusts, file, tool.name):
+                fault = why
+            elif self.promises.of(tool) is None:
+                fault = (
+                    f"what it says of itself is not known to be what was shown for {project_directory(file)}"
+                )
+        if not fault:
+            return ""
+        return f"{tool.name} is withheld: {fault}.\n  To see it, and to accept it: {command}"
 
     def with_held(self, consent: Consent, file: ToolFile, tool: ToolInfo | None = None) -> Consent:
         """Return a decision with what waits for it. Blocks on the file system.
@@ -234,6 +257,8 @@ class Ruleset:
             raise Refusal(RefusalReason.DISABLED, str(taken_out))
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, switched_off(name))
+        if why := self.withheld(tool):
+            raise Refusal(RefusalReason.UNTRUSTED, why)
         trusted = consent.standing is not Standing.UNTRUSTED
         if not trusted and (self.config.trust == "ask" or file.share is not None):
             raise _untrusted(name, file, consent)

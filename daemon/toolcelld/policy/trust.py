@@ -154,10 +154,10 @@ def most_of(shown: Access) -> Says:
     return {"network": shown.network, "secrets": shown.secrets, "env": shown.env}
 
 
-def digest_of(files: Iterable[ToolFile]) -> str:
-    """Return the digest of all the code of a project's tools."""
+def digest_of(files: Iterable[ToolFile], promises: Iterable[str] = ()) -> str:
+    """Return the digest of all the code of a project's tools, and of what those of its MCP servers say of themselves."""
     total = hashlib.blake2b(digest_size=20)
-    for digest in sorted(file.digest for file in files):
+    for digest in (*sorted(file.digest for file in files), *sorted(promises)):
         total.update(digest.encode())
     return total.hexdigest()
 

@@ -6,14 +6,16 @@ import asyncio
 import dataclasses
 import logging
 import os
+import textwrap
 from collections.abc import AsyncIterator
 from typing import Final
 
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
-from toolcelld.catalog.catalog import ToolInfo
+from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import project_above
+from toolcelld.catalog.promise import difference, promise_of
 from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.daemon import Daemon
@@ -23,6 +25,7 @@ from toolcelld.files.looks import look
 from toolcelld.lifecycle import DaemonState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.project import Project
+from toolcelld.policy.promises import text_of
 from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.rpc.activity import Activity
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, pin_of, refusals
@@ -43,7 +46,7 @@ from toolcelld.rpc.messages.encoding import (
 )
 from toolcelld.rpc.preparation import prepare, remove_unused
 from toolcelld.rpc.steering import Context, Steering, encode_disabled, encode_quarantined
-from toolcelld.rpc.trust_request import TrustRequest, check_owners, encode_trusted, is_of
+from toolcelld.rpc.trust_request import AcceptRequest, TrustRequest, check_owners, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
 
 logger = logging.getLogger(__name__)
@@ -192,14 +195,21 @@ class Operator(Steering):
 
     async def GetTrust(self, request: pb.GetTrustRequest, context: Context) -> pb.GetTrustResponse:
         async with refusals(context):
-            asked = await self._trust_request(request.directory)
-            found = await look(asked.catalog.directory, asked.encoded)
+            asked: TrustRequest | AcceptRequest
+            if request.server:
+                asked = await self._accept_request(request.directory, request.server)
+            else:
+                asked = await self._trust_request(request.directory)
+            differences = {tool.name: await self._difference(tool) for tool in asked.changed}
+            found = await look(asked.catalog.directory, asked.encoded, differences)
             found.notices.extend(self._notices)
             return found
         raise AssertionError
 
     async def Trust(self, request: pb.TrustRequest, context: Context) -> pb.TrustResponse:
         async with refusals(context):
+            if request.server:
+                return await self._accept(request)
             trust_request = await self._trust_request(request.directory)
             if len(self._services.ruleset.trusts.by_directory) >= TRUSTED_MAX:
                 raise Refusal(
@@ -215,7 +225,7 @@ class Operator(Steering):
             await self._daemon.recall_trust()
             trust_request = dataclasses.replace(trust_request, ruleset=self._services.ruleset)
             trusted = trust_request.granted(request.digest, pinned=request.pinned)
-            if not (kept := await self._daemon.trust(trusted)):
+            if not (kept := await self._daemon.trust(trusted, trust_request.tools)):
                 logger.warning(
                     "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
                 )
@@ -268,6 +278,8 @@ class Operator(Steering):
         async with refusals(context):
             pin = await pin_of(self._services, request.directory)
             catalog = pin.catalog
+            if request.tool in catalog.withheld:
+                return pb.ExplainResponse(explanations=[await self._explain_withheld(catalog, request.tool)])
             tool = _of_broken_file(pin, request.tool) or find_tool(catalog, request.tool, field="tool")
             if len(request.subject) > SUBJECT_LETTERS_MAX or "\0" in request.subject:
                 raise BadRequest(
@@ -288,6 +300,38 @@ class Operator(Steering):
                 explanations=[pb.Explanation(**dataclasses.asdict(answer)) for answer in answers]
             )
         raise AssertionError
+
+    async def _explain_withheld(self, catalog: Catalog, name: str) -> pb.Explanation:
+        why, _, remedy = catalog.withheld[name].partition("\n")
+        tool = catalog.disabled[name]
+        if self._services.ruleset.promises.of(tool) not in (None, tool.promise):
+            remedy = f"{remedy.strip()}\n{textwrap.indent(await self._difference(tool), '  ')}"
+        return pb.Explanation(kind="tool", subject=name, answer="withheld", rule=why, remedy=remedy.strip())
+
+    async def _difference(self, tool: ToolInfo) -> str:
+        """Return what a tool of an MCP server says of itself in another way than when it was accepted."""
+        before = await text_of(self._services.store, tool)
+        return await asyncio.to_thread(lambda: difference(before, promise_of(tool)))
+
+    async def _accept(self, request: pb.TrustRequest) -> pb.TrustResponse:
+        accepted = await self._accept_request(request.directory, request.server)
+        accepted.check(request.digest)
+        self._daemon.accept(accepted.tools)
+        names = ", ".join(tool.name for tool in accepted.changed)
+        self._services.decision("trust", f"the MCP server {request.server}: {names or 'nothing new'}")
+        await self._services.catalogs.refresh_all(wait_seconds=LOOK_SECONDS_MAX)
+        directory = accepted.catalog.directory
+        trust = pb.TrustInfo(directory=directory)
+        return pb.TrustResponse(trust=trust, ends_with_daemon=not self._services.store.durable)
+
+    async def _accept_request(self, directory: str, name: str) -> AcceptRequest:
+        section = self._daemon.config.sources.get(name)
+        if section is None or not section.mcp:
+            servers = [name for name, other in self._daemon.config.sources.items() if other.mcp]
+            has = f"it has {', '.join(servers)}" if servers else "it has none"
+            raise BadRequest(f"the configuration has no MCP server {name[:64]}; {has}.", field="server")
+        pin = await pin_of(self._services, directory)
+        return AcceptRequest(pin.catalog, name, self._services.ruleset)
 
     async def _trust_request(self, directory: str) -> TrustRequest:
         pin = await pin_of(self._services, directory)

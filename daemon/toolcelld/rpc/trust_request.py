@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from toolcell_proto.v1 import operator_pb2 as pb
@@ -49,6 +49,17 @@ class TrustRequest:
     ruleset: Ruleset
 
     @property
+    def digest(self) -> str:
+        """That of the code, and of what the tools of MCP servers say of themselves."""
+        return digest_of(self.files, (tool.promise for tool in self.tools if tool.promise))
+
+    @property
+    def changed(self) -> tuple[ToolInfo, ...]:
+        """The tools of MCP servers that describe themselves in another way than they were accepted."""
+        known = (tool for tool in self.tools if self.ruleset.promises.of(tool) not in (None, tool.promise))
+        return tuple(tool for tool in known if self.ruleset.withheld(tool))
+
+    @property
     def tools(self) -> tuple[ToolInfo, ...]:
         """Those of the project, also where a stronger one hides them: tomorrow it may be gone."""
         found = (tool for tools in self.catalog.files.values() for tool in tools)
@@ -63,7 +74,7 @@ class TrustRequest:
                 retry_seconds=2,
                 quota="files described at once",
             )
-        if digest and digest != digest_of(self.files):
+        if digest and digest != self.digest:
             raise BadRequest(
                 f"the tools of {self.catalog.directory} have changed since they were shown; look again.",
                 field="digest",
@@ -117,15 +128,22 @@ class TrustRequest:
 
         return replace(trusted, tools=shown).joined_to(known, seen=seen)
 
-    def encoded(self) -> pb.GetTrustResponse:
-        """As operators see it. Blocks on the file system."""
+    def encoded(self, differences: Mapping[str, str]) -> pb.GetTrustResponse:
+        """As operators see it. Blocks on the file system.
+
+        Args:
+            differences: Those of the tools that have changed, by name.
+        """
         section = self.ruleset.config.sources.get(PROJECT)
         known = self.ruleset.trusts.by_directory.get(self.catalog.directory)
         return pb.GetTrustResponse(
             directory=self.catalog.directory,
             state=self._state,
-            digest=digest_of(self.files),
-            tools=[self._asks(tool, known) for tool in sorted(self.tools, key=lambda tool: tool.name)],
+            digest=self.digest,
+            tools=[
+                self._asks(tool, known, differences)
+                for tool in sorted(self.tools, key=lambda tool: tool.name)
+            ],
             env=section.env if section is not None else (),
             programs=dict.fromkeys(program for file in self.files for program in file.programs),
             python=next((file.python for file in self.files if file.python), ""),
@@ -141,7 +159,8 @@ class TrustRequest:
     def _state(self) -> str:
         state = self.ruleset.trusts.state(self.catalog.directory, self.files)
         if state != "untrusted" and (
-            any(self.ruleset.consent(tool).why for tool in self.tools) or any(map(self._more_of, self.files))
+            any(self.ruleset.consent(tool).why or self.ruleset.withheld(tool) for tool in self.tools)
+            or any(map(self._more_of, self.files))
         ):
             return "changed"
         return state
@@ -170,10 +189,16 @@ class TrustRequest:
             command = grant_command(file)
         return pb.FileAsks(path=file.path, why=why, command=command, gets=gets)
 
-    def _asks(self, tool: ToolInfo, known: Trusted | None) -> pb.ToolAsks:
+    def _asks(self, tool: ToolInfo, known: Trusted | None, differences: Mapping[str, str]) -> pb.ToolAsks:
         consent = self.ruleset.with_held(self.ruleset.consent(tool), tool.file, tool)
         asked = self.ruleset.asked(tool)
         shown = known.shown(tool.file, tool.name) if known is not None and known.covers(tool.file) else None
+        state = "new" if shown is None else "more" if asked.lacking(shown) else "granted"
+        why, command = consent.why, consent.command
+        if tool.name in differences or (not why and self.ruleset.withheld(tool)):
+            state = "changed" if tool.name in differences else "new"
+            why = why or f"{tool.name} describes itself in another way than when it was accepted"
+            command = command or grant_command(tool.file)
         return pb.ToolAsks(
             tool=tool.name,
             path=tool.path,
@@ -181,10 +206,68 @@ class TrustRequest:
             secrets=asked.secrets,
             env=asked.env,
             sandbox=asked.profile,
-            state="new" if shown is None else "more" if asked.lacking(shown) else "granted",
-            why=consent.why,
-            command=consent.command,
+            state=state,
+            why=why,
+            command=command,
             held=consent.held,
+            difference=differences.get(tool.name, ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptRequest:
+    """What the tools of one MCP server of the user's own say of themselves, as one look found it.
+
+    Args:
+        catalog: The catalog of the directory that the server is looked at in.
+        name: That of its source.
+        ruleset: The rules that decide what is accepted.
+    """
+
+    catalog: Catalog
+    name: str
+    ruleset: Ruleset
+
+    @property
+    def tools(self) -> tuple[ToolInfo, ...]:
+        """Its tools, also those that are withheld."""
+        found = (tool for tools in self.catalog.files.values() for tool in tools)
+        return tuple(tool for tool in found if tool.promise and tool.file.source == self.name != PROJECT)
+
+    @property
+    def digest(self) -> str:
+        """That of what they say."""
+        return digest_of((), (tool.promise for tool in self.tools))
+
+    @property
+    def changed(self) -> tuple[ToolInfo, ...]:
+        """Those that are withheld."""
+        return tuple(tool for tool in self.tools if self.ruleset.withheld(tool))
+
+    def check(self, digest: str) -> None:
+        """Raise `BadRequest` where that is not what was shown."""
+        if digest and digest != self.digest:
+            raise BadRequest(
+                f"the tools of {self.name} have changed since they were shown; look again.", field="digest"
+            )
+
+    def encoded(self, differences: Mapping[str, str]) -> pb.GetTrustResponse:
+        """As operators see it; see `TrustRequest.encoded`."""
+        changed = {tool.name for tool in self.changed}
+        return pb.GetTrustResponse(
+            directory=self.catalog.directory,
+            state="changed" if changed else "trusted",
+            digest=self.digest,
+            tools=[
+                pb.ToolAsks(
+                    tool=tool.name,
+                    path=tool.path,
+                    state="changed" if tool.name in changed else "granted",
+                    why=self.ruleset.withheld(tool).partition("\n")[0],
+                    difference=differences.get(tool.name, "") if tool.name in changed else "",
+                )
+                for tool in sorted(self.tools, key=lambda tool: tool.name)
+            ],
         )
 
 

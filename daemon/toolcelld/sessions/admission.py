@@ -167,6 +167,8 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
         return tool
     if (rule := catalog.denied.get(name)) is not None:
         raise Refusal(RefusalReason.NOT_ALLOWED, denied(name, rule), field=field)
+    if (why := catalog.withheld.get(name)) is not None:
+        raise Refusal(RefusalReason.UNTRUSTED, why)
     if name in catalog.disabled:
         raise Refusal(RefusalReason.DISABLED, catalog.taken_out.get(name) or switched_off(name))
     if (problem := catalog.problem_of(name)) is not None:
@@ -202,7 +204,9 @@ def disabled_tools(catalog: Catalog) -> list[Problem]:
             "disabled",
             denied(tool.name, rule)
             if (rule := catalog.denied.get(tool.name))
-            else catalog.taken_out.get(tool.name) or switched_off(tool.name),
+            else catalog.withheld.get(tool.name)
+            or catalog.taken_out.get(tool.name)
+            or switched_off(tool.name),
         )
         for tool in catalog.disabled.values()
     ]

@@ -1912,16 +1912,20 @@ class GetTrustRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DIRECTORY_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
     """The project's directory, absolute."""
+    server: _builtins.str
+    """Instead of the project's tools: an MCP server of the user's own, by the name of its source, as it is in this directory."""
     def __init__(
         self,
         *,
         directory: _builtins.str = ...,
+        server: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "server", b"server"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1952,7 +1956,9 @@ class GetTrustResponse(_message.Message):
     or "untrusted".
     """
     digest: _builtins.str
-    """The digest of the code of its tools. A TrustRequest with this digest trusts only the code that was shown."""
+    """The digest of the code of its tools, and of what the tools of its MCP servers say of themselves. A TrustRequest with this
+    digest trusts only what was shown.
+    """
     python: _builtins.str
     """The interpreter that the user's configuration, or else the project's, names; empty is Toolcell's own."""
     @_builtins.property
@@ -2067,6 +2073,7 @@ class ToolAsks(_message.Message):
     WHY_FIELD_NUMBER: _builtins.int
     COMMAND_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The name of the tool."""
     path: _builtins.str
@@ -2074,11 +2081,15 @@ class ToolAsks(_message.Message):
     sandbox: _builtins.str
     """The weaker sandbox that a rule with its name gives it; empty for none."""
     state: _builtins.str
-    """"granted" (all of it was shown before), "more" (a part was), or "new"."""
+    """"granted" (all of it was shown before), "more" (a part was), "changed" (a tool of an MCP server that describes itself
+    in another way than it was accepted), or "new".
+    """
     why: _builtins.str
     """Why it does not have all that it would get, in the words of a refused call; empty where it has."""
     command: _builtins.str
     """The command that shows and grants that."""
+    difference: _builtins.str
+    """With "changed": what is different, as a unified difference that can be printed on a terminal."""
     @_builtins.property
     def network(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Hosts on the network; "*" is the whole network."""
@@ -2108,10 +2119,11 @@ class ToolAsks(_message.Message):
         why: _builtins.str = ...,
         command: _builtins.str = ...,
         held: _abc.Iterable[_builtins.str] | None = ...,
+        difference: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "env", b"env", "held", b"held", "network", b"network", "path", b"path", "sandbox", b"sandbox", "secrets", b"secrets", "state", b"state", "tool", b"tool", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "difference", b"difference", "env", b"env", "held", b"held", "network", b"network", "path", b"path", "sandbox", b"sandbox", "secrets", b"secrets", "state", b"state", "tool", b"tool", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2126,6 +2138,7 @@ class TrustRequest(_message.Message):
     DIRECTORY_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     PINNED_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
     """The project's directory, absolute."""
     digest: _builtins.str
@@ -2134,16 +2147,19 @@ class TrustRequest(_message.Message):
     """
     pinned: _builtins.bool
     """Whether only the current code is trusted, or also later versions."""
+    server: _builtins.str
+    """Instead of trusting the project: accept what the tools of this MCP server say of themselves now; see GetTrustRequest."""
     def __init__(
         self,
         *,
         directory: _builtins.str = ...,
         digest: _builtins.str = ...,
         pinned: _builtins.bool = ...,
+        server: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "pinned", b"pinned"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "pinned", b"pinned", "server", b"server"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2382,7 +2398,8 @@ class Explanation(_message.Message):
     REMEDY_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     """"path", "host", "program", "variable", or the name of a setting: "sandbox", "writable", "readable", "protected",
-    "network", "programs", "variables", "secrets", "interpreter".
+    "network", "programs", "variables", "secrets", "interpreter". "tool" is the only answer about a tool of an MCP server that
+    is withheld, with the difference to what was accepted in its remedy.
     """
     subject: _builtins.str
     """What was asked about; empty without a subject."""

@@ -9,6 +9,9 @@ import pytest
 from tests.cli.conftest import Project, user_daemon
 from tests.daemons import checked
 
+from toolcell.cli.operation import trust
+from toolcell_proto.v1 import operator_pb2
+
 ASKS = '''
 from toolcell import tool
 
@@ -168,6 +171,29 @@ def test_a_tool_that_asks_for_more_keeps_what_was_shown(daemon: Project) -> None
     }
     assert states == {"asks": "more", "asks_plain": "granted"}
     assert "(more than before)" in daemon.run("trust", "--show").out
+
+
+def test_what_has_changed_of_a_server_is_shown_and_cannot_control_the_terminal() -> None:
+    differs = "--- as it was accepted\n+Read \x1b[2J it."
+    changed = operator_pb2.ToolAsks(
+        tool="git_a", state="changed", why="git_a is withheld", difference=differs
+    )
+    other = operator_pb2.ToolAsks(tool="git_b", state="granted")
+    asked = operator_pb2.GetTrustResponse(directory="/p", state="changed", tools=[changed, other])
+    assert list(trust._changes(asked, "git")) == [  # pyright: ignore[reportPrivateUsage]
+        "These tools of git are withheld until they are accepted:",
+        "  git_a: git_a is withheld",
+        "    --- as it was accepted",
+        "    +Read \ufffd[2J it.",
+    ]
+    asked = operator_pb2.GetTrustResponse(directory="/p", state="trusted", tools=[other])
+    assert list(trust._changes(asked, "git")) == ["Each tool of git is as it was accepted."]  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_server_is_one_of_the_configuration(daemon: Project) -> None:
+    unknown = daemon.run("trust", "--server", "none")
+    assert (unknown.code, "has no MCP server none" in unknown.err) == (3, True), unknown
+    assert daemon.run("trust", "--server", "none", "--revoke").code == 2
 
 
 RUNS = """

@@ -62,7 +62,12 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "release": ('toolcell release word_count --reason "mended"',),
     "drain": ('toolcell drain --reason "the host restarts at nine"', "toolcell drain --off"),
     "log-level": ("toolcell log-level debug --for 10m",),
-    "trust": ("toolcell trust --show", "toolcell trust", "toolcell trust ~/src/project --digest"),
+    "trust": (
+        "toolcell trust --show",
+        "toolcell trust",
+        "toolcell trust ~/src/project --digest",
+        "toolcell trust --server git",
+    ),
     "explain": (
         "toolcell explain fetch",
         "toolcell explain fetch api.example.com",

@@ -6,10 +6,11 @@ They work without a running daemon, by a private one, which has the same configu
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
-from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.exit_codes import Exit, Misuse
 from toolcell.cli._ui.format import clean, shown_file
 from toolcell.cli._ui.json_output import problem, record
 from toolcell.cli._ui.prose import print_prose
@@ -56,6 +57,7 @@ async def trust(
     show: bool,
     listed: bool,
     revoke: bool,
+    server: str | None,
     yes: bool,
 ) -> Exit:
     """Show what a project's tools ask for, and grant it.
@@ -66,8 +68,13 @@ async def trust(
         show: Whether nothing is granted.
         listed: Whether the trusted projects are listed instead.
         revoke: Whether the trust is taken back instead.
+        server: Instead of the project's tools, an MCP server of the user's, whose tools have changed.
         yes: Whether it is granted without a question.
     """
+    if server is not None and (pinned or listed or revoke):
+        raise Misuse(
+            "--server shows and accepts what has changed.", "Leave out --digest, --list and --revoke."
+        )
     if listed:
         return await _trusted(context)
     directory = os.path.abspath(project)  # noqa: ASYNC240  # it looks at no disk
@@ -77,15 +84,18 @@ async def trust(
     async with waiting as line, daemon(context, only=only) as found, operate(found) as client:
         if revoke:
             return await _revoke(context, client, directory)
-        asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=place))
+        request = op.GetTrustRequest(directory=place, server=server or "")
+        asked = await client.ask(client.operator.GetTrust, request)
         line.end()
         _say_notices(asked.notices)
         if not context.as_json and not context.quiet:
-            print_prose("\n".join(_asks(asked)))
-        if show:
+            print_prose("\n".join(_asks(asked) if server is None else _changes(asked, server)))
+        if show or (server is not None and asked.state == "trusted"):
             done = Exit.OK
         else:
-            asked, done, kept = await _grant(context, client, asked, pinned=pinned, yes=yes)
+            asked, done, kept = await _grant(
+                context, client, asked, pinned=pinned, server=server or "", yes=yes
+            )
             if not kept:
                 _say_not_kept(asked.directory)
     if context.as_json:
@@ -112,7 +122,13 @@ async def _revoke(context: CommandContext, client: Operator, directory: str) -> 
 
 
 async def _grant(
-    context: CommandContext, client: Operator, asked: op.GetTrustResponse, *, pinned: bool, yes: bool
+    context: CommandContext,
+    client: Operator,
+    asked: op.GetTrustResponse,
+    *,
+    pinned: bool,
+    server: str,
+    yes: bool,
 ) -> tuple[op.GetTrustResponse, Exit, bool]:
     """Trust exactly what was shown. What is described only then is shown and asked for in a second round.
 
@@ -122,19 +138,24 @@ async def _grant(
     kept = True
     shown: set[bytes] = set()
     while True:
-        if not yes and not await _agreed(asked):
+        if not yes and not await _agreed(asked, server):
             return asked, Exit.REFUSED, kept
         shown |= {tool.SerializeToString() for tool in map(_without_state, asked.tools)}
-        request = op.TrustRequest(directory=asked.directory, digest=asked.digest, pinned=pinned)
+        directory = asked.directory
+        request = op.TrustRequest(directory=directory, digest=asked.digest, pinned=pinned, server=server)
         kept = not (await client.ask(client.operator.Trust, request)).ends_with_daemon
-        asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=asked.directory))
+        asked = await client.ask(
+            client.operator.GetTrust, op.GetTrustRequest(directory=directory, server=server)
+        )
         new = [tool for tool in asked.tools if tool.state != "granted"]
         if not new or shown.issuperset(_without_state(tool).SerializeToString() for tool in new):
             break
         if not context.as_json and not context.quiet:
             print("\nKnown now, after their files could be described:")
             print_prose("\n".join(_lines(new, asked.directory)))
-    if not context.as_json and not context.quiet:
+    if server and not context.as_json and not context.quiet:
+        print_prose(f"\nThe tools of {clean(server)} are offered as they are now.")
+    elif not context.as_json and not context.quiet:
         how = "as its code is now" if pinned else "whatever its code will be, as long as it asks for no more"
         print_prose(f"\nTrusted, {how}. To take it back: toolcell trust --revoke {clean(asked.directory)}")
     return asked, Exit.OK, kept
@@ -147,18 +168,31 @@ def _without_state(tool: op.ToolAsks) -> op.ToolAsks:
     return copy
 
 
-async def _agreed(asked: op.GetTrustResponse) -> bool:
+async def _agreed(asked: op.GetTrustResponse, server: str) -> bool:
     """Whether the person at the terminal grants it; without a terminal it says how to grant it."""
     terminal = Terminal()
     if not terminal.answers:
+        words = f"--server {shlex.quote(server)} " if server else ""
         terminal.say(
-            f"Nothing is granted without a question or --yes: toolcell trust --yes {clean(asked.directory)}"
+            f"Nothing is granted without a question or --yes: toolcell trust --yes {words}{clean(asked.directory)}"
         )
         return False
-    if (await terminal.ask("Trust them with that?", "[y/N]")).lower() in ("y", "yes"):
+    question = "Accept them as they are now?" if server else "Trust them with that?"
+    if (await terminal.ask(question, "[y/N]")).lower() in ("y", "yes"):
         return True
     terminal.say("Nothing was granted.")
     return False
+
+
+def _changes(asked: op.GetTrustResponse, server: str) -> Iterator[str]:
+    changed = [tool for tool in asked.tools if tool.state == "changed"]
+    if not asked.tools:
+        yield f"{clean(server)} has no tools that are known in {clean(asked.directory)}."
+    elif not changed:
+        yield f"Each tool of {clean(server)} is as it was accepted."
+    else:
+        yield f"These tools of {clean(server)} are withheld until they are accepted:"
+        yield from _lines(changed, asked.directory)
 
 
 def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
@@ -206,6 +240,10 @@ def _lines(tools: Iterable[op.ToolAsks], directory: str) -> Iterator[str]:
     """Each tool that asks for something in a line, and all others in one, so that they do not hide what is granted."""
     of_nothing: list[str] = []
     for tool in tools:
+        if tool.difference:
+            yield f"  {clean(tool.tool)}: {clean(tool.why)}"
+            yield from (f"    {clean(line)}" for line in tool.difference.splitlines())
+            continue
         wants = [*tool.held] or _granted_before(tool)
         if not wants:
             of_nothing.append(clean(tool.tool))
@@ -251,7 +289,7 @@ async def explain(context: CommandContext, tool: str, subject: str | None) -> Ex
         answers = (await client.ask(client.operator.Explain, request)).explanations
     if context.as_json:
         print_json({"tool": tool, "explanations": [record(answer) for answer in answers]})
-    elif not subject:
+    elif not subject and all(it.allowed for it in answers):
         print_table(
             ("WHAT", "VALUE", "BECAUSE OF"),
             [(it.kind, it.answer or "none", it.rule) for it in answers],
@@ -259,7 +297,8 @@ async def explain(context: CommandContext, tool: str, subject: str | None) -> Ex
         )
     else:
         for it in answers:
-            print_prose(f"{clean(tool)} may {clean(it.answer)} {clean(it.subject)}: {clean(it.rule)}")
+            may = "" if it.kind == "tool" else f"{tool} may {it.answer} {it.subject}: "
+            print_prose(clean(f"{may}{it.rule}"))
             for line in it.remedy.splitlines():
                 if line.startswith(" "):  # to be copied
                     print(f"  {' ' * (len(line) - len(line.lstrip()))}{clean(line)}")

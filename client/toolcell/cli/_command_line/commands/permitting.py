@@ -22,6 +22,14 @@ def trust(
     show: Annotated[bool, Option("--show", help="Show what the tools ask for without granting it.")] = False,
     listed: Annotated[bool, Option("--list", help="List the trusted projects.")] = False,
     revoke: Annotated[bool, Option("--revoke", help="Revoke trust.")] = False,
+    server: Annotated[
+        str | None,
+        Option(
+            "--server",
+            metavar="NAME",
+            help="Show how the tools of an MCP server of yours have changed, and accept it.",
+        ),
+    ] = None,
     yes: Annotated[bool, Option("--yes", help="Grant what is asked for without a question.")] = False,
 ) -> None:
     """Show what a project's tools ask for, and grant it after a question."""
