@@ -17,9 +17,9 @@ ALWAYS: Final = (".git", *PROTECTED_PLACES)
 READ_OR_RUN: Final = (
     ".venv", "venv",
     # agents
-    ".aider*.y*ml", ".amazonq", ".claude", ".clinerules", ".codex", ".continue", ".copilot", ".crush*", "crush.json",
-    ".cursor", ".cursorrules", ".gemini", ".junie", ".kilocode", ".kiro", ".mcp.json", ".opencode", "opencode.json*", ".qwen",
-    ".roo", ".roomodes", ".trae", ".windsurf", ".windsurfrules",
+    ".aider*.y*ml", ".amazonq", ".amp", ".claude", ".clinerules", ".codex", ".continue", ".copilot", ".crush*", "crush.json",
+    ".cursor", ".cursorrules", ".gemini", ".junie", ".kilo", ".kilocode", "kilo.json*", ".kiro", ".mcp.json", ".opencode",
+    "opencode.json*", ".qwen", ".roo", ".roomodes", ".trae", ".vibe", ".windsurf", ".windsurfrules",
     # editors and debuggers
     ".devcontainer", ".devcontainer.json", ".dir-locals.el", ".exrc", ".gdbinit", ".idea", ".lldbinit", ".lvimrc",
     ".nvim.lua", ".nvimrc", ".vimrc", ".vscode", "*.code-workspace", ".zed",

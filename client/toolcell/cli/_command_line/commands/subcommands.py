@@ -61,7 +61,7 @@ def install(
         str,
         Argument(
             metavar="HOST",
-            help="claude, copilot, opencode, cursor, vscode, codex, gemini, qwen, claude-desktop, windsurf, zed or goose.",
+            help="claude, copilot, opencode, cursor, vscode, codex, gemini, qwen, kilo, cline, continue, vibe, crush, amp, kiro, junie, claude-desktop, windsurf, zed or goose.",
             autocompletion=completing.hosts,
         ),
     ],

@@ -38,7 +38,9 @@ class McpHost:
     ]  # by the environment; the first that exists, else the first
     entry: Callable[[Command], dict[str, Any]]
     command: Callable[[dict[str, Any]], Command]  # the way back
-    format: Literal["JSON", "TOML", "YAML"] = "JSON"  # of its files; only JSON is edited
+    format: Literal["JSON", "TOML", "YAML"] = "JSON"  # of its files; YAML is not edited
+    listed: bool = False  # whether its servers are a list of tables that have names; of TOML
+    alone: bool = False  # whether the file is for this one server, and is removed with it
     project: tuple[str, ...] = ()  # in the directory of a project; the first that exists, else the first
     workspace: Mapping[str, Any] | None = None  # what an entry has besides, where no directory is named
     everywhere: bool = True  # whether that is so for the user's file too, and not only for a project's
@@ -67,8 +69,8 @@ class McpHost:
             while words[0] in ("-C", "--socket"):
                 words = words[2:]
             ours = self.entry_of(command, project=True)
-            if self.own is not None and self.own.lost and set(found.get("env") or {}) <= set(PLACES):
-                ours["env"] = found.get("env")  # by its own command
+            if "env_vars" in ours and set(found.get("env") or {}) <= set(PLACES):
+                ours["env"] = found.get("env")  # by `codex mcp add`, as earlier versions had it written
             return (
                 os.path.basename(program) == "toolcell"
                 and words == ["mcp"]
@@ -76,14 +78,6 @@ class McpHost:
             )
         except (LookupError, TypeError, ValueError):
             return False
-
-    def has(self, found: object, entry: Mapping[str, Any]) -> bool:
-        """Whether an entry that was found is the wanted one, as far as the host's own command can write it."""
-        lost = self.own.lost if self.own is not None else ()
-        if not lost or not isinstance(found, dict):
-            return found == entry
-        there = cast("dict[str, Any]", found)
-        return all(there.get(key) == value for key, value in entry.items() if key not in lost)
 
 
 _ABSENT = object()
@@ -114,18 +108,30 @@ def _moved(variable: str, name: str, *usually: str) -> Callable[[Mapping[str, st
     return files
 
 
-def _opencode(environment: Mapping[str, str]) -> list[str]:
-    return [path for name in OPENCODE for path in _config("opencode", name)(environment)]
+def _either(directory: str, *names: str) -> Callable[[Mapping[str, str]], list[str]]:
+    """One of some files in a directory below that of configurations."""
+    return lambda environment: [path for name in names for path in _config(directory, name)(environment)]
+
+
+def _cline(environment: Mapping[str, str]) -> list[str]:
+    chosen = environment.get("CLINE_MCP_SETTINGS_PATH")
+    above = environment.get("CLINE_DIR")
+    usually = (above, "data") if above else _home(".cline", "data")(environment)
+    place = environment.get("CLINE_DATA_DIR") or os.path.join(*usually)
+    return [chosen or os.path.join(place, "settings", "cline_mcp_settings.json")]
 
 
 OPENCODE = ("opencode.json", "opencode.jsonc")
+KILO = ("kilo.json", "kilo.jsonc")
 
 
 def _split(program: str = "command", **more: Any) -> Callable[[Command], dict[str, Any]]:
     """An entry with the program and its arguments apart, as most have it."""
 
     def entry(command: Command) -> dict[str, Any]:
-        first: dict[str, Any] = {key: more[key] for key in ("type", "source") if key in more}
+        first: dict[str, Any] = {
+            key: more[key] for key in ("name", "type", "source", "transport") if key in more
+        }
         rest = {key: value for key, value in more.items() if key not in first}
         return {**first, program: command[0], "args": list(command[1:]), **rest}
 
@@ -136,10 +142,8 @@ def _joined(entry: dict[str, Any]) -> Command:
     return [entry["command"], *entry["args"]]
 
 
-def _places(entry: Mapping[str, Any]) -> list[str]:
-    """What `codex mcp add` is given: the variables as they are now, because it has no option for their names alone."""
-    chosen = [f"--env={name}={os.environ[name]}" for name in PLACES if name in os.environ]
-    return [*chosen, "--", entry["command"], *entry["args"]]
+def _listed(command: Command) -> dict[str, Any]:
+    return {"type": "local", "command": list(command), "enabled": True}
 
 
 HOSTS: dict[str, McpHost] = {
@@ -170,8 +174,8 @@ HOSTS: dict[str, McpHost] = {
     "opencode": McpHost(
         "OpenCode",
         "mcp",
-        _opencode,
-        lambda command: {"type": "local", "command": list(command), "enabled": True},
+        _either("opencode", *OPENCODE),
+        _listed,
         lambda entry: list(entry["command"]),
         project=OPENCODE,
     ),
@@ -211,15 +215,6 @@ HOSTS: dict[str, McpHost] = {
         _joined,
         "TOML",
         project=(".codex/config.toml",),
-        own=OwnCommand(
-            "codex",
-            ("mcp", "add", NAME),
-            _places,
-            ("mcp", "add", "--help"),
-            "codex mcp add",
-            ("mcp", "remove", NAME),
-            ("required", "startup_timeout_sec", "tool_timeout_sec", "env_vars"),
-        ),
     ),
     "gemini": McpHost(
         "Gemini CLI",
@@ -237,6 +232,67 @@ HOSTS: dict[str, McpHost] = {
         _split(alwaysLoadTools=True),
         _joined,
         project=(".qwen/settings.json",),
+    ),
+    "kilo": McpHost(
+        "Kilo Code",
+        "mcp",
+        _either("kilo", *KILO),
+        _listed,
+        lambda entry: list(entry["command"]),
+        project=(*KILO, ".kilo/kilo.json", ".kilo/kilo.jsonc"),
+    ),
+    "cline": McpHost("Cline", "mcpServers", _cline, _split(timeout=3600), _joined),
+    # A file for this server, as its own configuration is YAML; it reads all files beside it.
+    "continue": McpHost(
+        "Continue",
+        "mcpServers",
+        _moved("CONTINUE_GLOBAL_DIR", "mcpServers/toolcell.json", ".continue"),
+        _split(),
+        _joined,
+        alone=True,
+        project=(".continue/mcpServers/toolcell.json",),
+    ),
+    "vibe": McpHost(
+        "Mistral Vibe",
+        "mcp_servers",
+        _moved("VIBE_HOME", "config.toml", ".vibe"),
+        _split(name=NAME, transport="stdio", startup_timeout_sec=30, tool_timeout_sec=3600),
+        _joined,
+        "TOML",
+        listed=True,
+        project=(".vibe/config.toml",),
+    ),
+    "crush": McpHost(
+        "Crush",
+        "mcp",
+        _config("crush", "crush.json"),
+        _split(type="stdio"),
+        _joined,
+        project=("crush.json", ".crush.json"),
+    ),
+    "amp": McpHost(
+        "Amp",
+        "amp.mcpServers",
+        _home(".config", "amp", "settings.json"),
+        _split(),
+        _joined,
+        project=(".amp/settings.json",),
+    ),
+    "kiro": McpHost(
+        "Kiro",
+        "mcpServers",
+        _home(".kiro", "settings", "mcp.json"),
+        _split(),
+        _joined,
+        project=(".kiro/settings/mcp.json",),
+    ),
+    "junie": McpHost(
+        "Junie",
+        "mcpServers",
+        _home(".junie", "mcp", "mcp.json"),
+        _split(),
+        _joined,
+        project=(".junie/mcp/mcp.json",),
     ),
     "claude-desktop": McpHost(
         "Claude Desktop",

@@ -2,33 +2,26 @@
 
 It prints by default: the file is another program's, which may have it open, and a person sees what is to come before
 it is there. With `--write` a host that has a good command for it is asked to write itself; else one member is put into
-its JSON, and everything else in there stays, byte for byte. Where neither is possible, because the file is TOML or YAML
+its JSON or TOML, and everything else in there stays, byte for byte. Where neither is possible, because the file is YAML
 or not as it should be, it stays as it is, and the text to paste is printed.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
-import tomllib
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.prose import print_prose, prose
 
-from . import json_edit, own_command
+from . import json_edit, own_command, toml_edit
 from .hosts import HOSTS, NAME, McpHost
 from .json_edit import NotPlain
-from .own_command import OwnCommand
 from .replace import Unchanged, change
-
-_PAIR = re.compile(r"\\u(d[89ab]..)\\u(d[c-f]..)")
-"""A letter that JSON escapes in two halves; TOML and YAML have `\\U` for it."""
 
 
 def install(context: CommandContext, name: str, *, write: bool, remove: bool, project: bool = False) -> Exit:
@@ -44,7 +37,7 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
         return Exit.OK
     try:
         there = _found(host, path, above)
-        changed, by = there is not None if remove else not host.has(there, entry), ""
+        changed, by = there is not None if remove else there != entry, ""
         if changed:
             by, why = _asked(host, path, entry, there, remove=remove) if not project else ("", "")
             if not by:
@@ -52,20 +45,10 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
     except (NotPlain, Unchanged, OSError) as error:
         why = (error.strerror if isinstance(error, OSError) else "") or str(error)
         raise _by_hand(path, why, host, entry, remove=remove) from error
-    lost = {
-        key: entry[key] for key in (host.own.lost if host.own and by and write else ()) if key != "env_vars"
-    }
     if context.as_json:
-        more = {**({"by": by} if by else {}), **({"missing": lost} if lost else {})}
-        print(json_text({"host": name, "file": path, "changed": changed, **more}))
+        print(json_text({"host": name, "file": path, "changed": changed, **({"by": by} if by else {})}))
     elif not context.quiet:
         print_prose(_said(path, host, changed, by, remove=remove))
-        if lost:
-            say = f"It has no option for these lines, without which {host.title} may begin before the tools are there:"
-            print(
-                prose(f"{say} put them below [{host.outer}.{NAME}] in {path}.", sys.stderr), file=sys.stderr
-            )
-            print("".join(f"  {line}\n" for line in _lines(" = ", lost)), end="", file=sys.stderr)
         if write:
             _remark(context, name, project=project)
     return Exit.OK
@@ -81,16 +64,8 @@ def _found(host: McpHost, path: str, project: str | None = None) -> Any:
             return text
         if host.format == "YAML":
             raise NotPlain("it is YAML, which is not edited")
-        if host.format == "JSON":
-            there = json_edit.member(text, host.outer, NAME)
-            return text
-        try:
-            servers: Any = tomllib.loads(text).get(host.outer, {})
-        except (ValueError, RecursionError) as error:
-            raise NotPlain(f"it is no TOML ({error})") from error
-        if not isinstance(servers, dict):
-            raise NotPlain(f"{host.outer} is no table")
-        there = cast("dict[str, Any]", servers).get(NAME)
+        edit = json_edit if host.format == "JSON" else toml_edit
+        there = edit.member(text, host.outer, NAME)
         return text
 
     change(path, look, make=False, project=project)
@@ -106,33 +81,6 @@ def _asked(
     own = host.own
     if own is None or (remove and not own.remove):
         return "", ""
-    with _last_byte_kept(path):
-        return _run(host, own, path, entry, there, remove=remove)
-
-
-@contextmanager
-def _last_byte_kept(path: str) -> Generator[None]:
-    """Let a file that does not end with a newline end without one afterwards: a writer of TOML puts one there.
-
-    So the way in leaves a file by which the way out knows that there was none.
-    """
-    said: list[str] = []
-
-    def look(text: str) -> str:
-        said.append(text)
-        return text
-
-    with suppress(Unchanged, OSError):  # `_found` has said it
-        change(path, look, make=False)
-    yield
-    if said and said[0] and not said[0].endswith("\n"):
-        with suppress(Unchanged, OSError):  # it was written; the byte is all that is lost
-            change(path, lambda text: text.removesuffix("\n"), make=False)
-
-
-def _run(
-    host: McpHost, own: OwnCommand, path: str, entry: Mapping[str, Any], there: Any, *, remove: bool
-) -> tuple[str, str]:
     words = [] if remove else own.words(entry)
     verb = own.remove if remove else own.add
     why = own_command.run(own, verb, os.environ, words)
@@ -142,7 +90,7 @@ def _run(
         )
     if not why and own.remove:
         now = _found(host, path)
-        if now is not None if remove else not host.has(now, entry):
+        if now is not None if remove else now != entry:
             why = f"{own.title(remove=remove)} has not changed the file"
     return ("", why) if why else (own.title(remove=remove), "")
 
@@ -157,19 +105,27 @@ def _edit(
     remove: bool,
     project: str | None,
 ) -> None:
-    """Edit a host's file, which is said where its own command was there and has failed. Raises NotPlain for one that is no JSON."""
-    if host.format != "JSON":
-        by = (
-            f", which {host.own.title(remove=remove)} writes, and {why}"
-            if host.own and why
-            else ", which is not edited"
-        )
-        raise NotPlain(f"it is {host.format}{by}")
+    """Edit a host's file, which is said where its own command was there and has failed. Raises NotPlain for one that cannot be edited."""
+    if host.format == "YAML":
+        raise NotPlain("it is YAML, which is not edited")
     if host.own and why not in ("", host.own.absent) and not context.quiet:
         print(prose(f"{why}; the file is edited instead.", sys.stderr), file=sys.stderr)
-    edit = json_edit.without_member if remove else json_edit.with_member
-    more = () if remove else (entry,)
-    change(path, lambda text: edit(text, host.outer, NAME, *more), make=not remove, project=project)
+
+    change(
+        path, lambda text: _edited(host, text, None if remove else entry), make=not remove, project=project
+    )
+
+
+def _edited(host: McpHost, text: str, entry: Mapping[str, Any] | None) -> str | None:
+    """Return the text of a host's file with an entry, or without one; None for a file that is not needed any more."""
+    if host.format == "TOML":
+        if entry is None:
+            return toml_edit.without_server(text, host.outer, NAME)
+        return toml_edit.with_server(text, host.outer, NAME, entry, listed=host.listed)
+    if entry is not None:
+        return json_edit.with_member(text, host.outer, NAME, entry)
+    rest = json_edit.without_member(text, host.outer, NAME)
+    return None if host.alone and json_edit.is_empty(rest) else rest
 
 
 def _checked(context: CommandContext, name: str, *, both: bool, project: bool) -> McpHost:
@@ -196,7 +152,7 @@ def _print(context: CommandContext, name: str, path: str, entry: dict[str, Any],
     print(entry_text(host, entry), end="", flush=True)
     if not context.quiet:
         again = f"; to put it there: toolcell mcp install {name}{' --project' if project else ''} --write"
-        writes = host.format == "JSON" or (host.own is not None and not project)
+        writes = host.format != "YAML"
         said = f"For {host.title}, in {path}{again if writes else ''}"
         print(prose(said, sys.stderr), file=sys.stderr)
         _remark(context, name, project=project)
@@ -212,17 +168,9 @@ def entry_text(host: McpHost, entry: Mapping[str, Any]) -> str:
     if host.format == "JSON":
         return json_text({host.outer: {NAME: entry}}, indent=2) + "\n"
     if host.format == "TOML":
-        return "\n".join([f"[{host.outer}.{NAME}]", *_lines(" = ", entry), ""])
-    return "\n".join([f"{host.outer}:", f"  {NAME}:", *(f"    {line}" for line in _lines(": ", entry)), ""])
-
-
-def _lines(between: str, entry: Mapping[str, Any]) -> list[str]:
-    """The keys and values of an entry as TOML and YAML have them: texts, numbers and lists are written as in JSON."""
-
-    def joined(found: re.Match[str]) -> str:
-        return f"\\U{ord(bytes.fromhex(found[1] + found[2]).decode('utf-16-be')):08x}"
-
-    return [f"{key}{between}{_PAIR.sub(joined, json_text(value))}" for key, value in entry.items()]
+        return "\n".join([*toml_edit.lines(host.outer, NAME, entry, listed=host.listed), ""])
+    lines = (f"    {key}: {toml_edit.value(said)}" for key, said in entry.items())
+    return "\n".join([f"{host.outer}:", f"  {NAME}:", *lines, ""])
 
 
 def _said(path: str, host: McpHost, changed: bool, by: str, *, remove: bool) -> str:

@@ -56,6 +56,11 @@ def member(text: str, outer: str, name: str) -> Any:
     return _value(clean, inside.value)[0] if inside is not None else None
 
 
+def is_empty(text: str) -> bool:
+    """Whether a file says nothing: an object without members and without comments."""
+    return text.split() in (["{}"], ["{", "}"])
+
+
 def span(text: str, path: Sequence[str]) -> tuple[int, int] | None:
     """Where the value is that some names lead to, from the outermost object inwards; None where it is not. Raises NotPlain."""
     clean = plain(text)

@@ -1,8 +1,8 @@
 """A host's own command for its servers, asked where it knows more than the file that lies here says.
 
-Claude Code changes its file while it runs; the file of Codex CLI is TOML; Visual Studio Code has profiles, and its window
-may be on another machine than the shell (WSL, SSH, a container). The commands of Gemini CLI, Copilot CLI and OpenCode
-are not asked: they write their JSON anew, without the comments or the layout that it had.
+Claude Code changes its file while it runs; Visual Studio Code has profiles, and its window may be on another machine than
+the shell (WSL, SSH, a container). The commands of Gemini CLI, Copilot CLI and OpenCode are not asked: they write their
+JSON anew, without the comments or the layout that it had; and that of Codex CLI has no option for half of the entry.
 
 The program is looked for where no project can have put it, on a PATH that such directories are left out of, as
 `#!/usr/bin/env node` looks there too, and it runs in the user's home, where it reads nothing of a project. It has to
@@ -42,7 +42,6 @@ class OwnCommand:
     help: tuple[str, ...]
     sign: str  # that has to be in its help
     remove: tuple[str, ...] = ()  # none: it has no command for that
-    lost: tuple[str, ...] = ()  # keys of an entry that it has no option for
 
     @property
     def absent(self) -> str:

@@ -20,11 +20,11 @@ class Unchanged(Exception):
     """The file stays as it is; the message says why."""
 
 
-def change(path: str, new: Callable[[str], str], *, make: bool, project: str | None = None) -> bool:
+def change(path: str, new: Callable[[str], str | None], *, make: bool, project: str | None = None) -> bool:
     """Replace what a file says; whether there was anything to change.
 
     Args:
-        new: The new text, from the old one; "" where there is no file.
+        new: The new text, from the old one; "" where there is no file. None removes the file.
         make: Whether to make the directories that are not there.
         project: The directory of the project that the file belongs to: a new one is readable as others there. Default:
             none; the file is the user's own.
@@ -43,6 +43,10 @@ def change(path: str, new: Callable[[str], str], *, make: bool, project: str | N
             written = new(text)
             if written == text:
                 return False
+            if written is None:
+                _check_same(name, place, before)
+                os.unlink(name, dir_fd=place)
+                return True
             fresh = 0o666 & ~_umask() if project is not None else 0o600
             _replace(
                 name, place, written, before, stat.S_IMODE(before.st_mode) if before is not None else fresh
@@ -139,8 +143,7 @@ def _replace(name: str, place: int, text: str, before: os.stat_result | None, mo
             os.fsync(file.fileno())
             with suppress(FileExistsError):  # where it had to have its name from the beginning
                 os.link(f"/proc/self/fd/{file.fileno()}", beside, dst_dir_fd=place, follow_symlinks=True)
-        if _which(name, place) != (_mark(before) if before is not None else None):
-            raise Unchanged("it was changed just now; try again")
+        _check_same(name, place, before)
         os.rename(beside, name, src_dir_fd=place, dst_dir_fd=place)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -159,6 +162,11 @@ def _nameless(name: str, place: int) -> int:
     return os.open(
         name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=place
     )
+
+
+def _check_same(name: str, place: int, before: os.stat_result | None) -> None:
+    if _which(name, place) != (_mark(before) if before is not None else None):
+        raise Unchanged("it was changed just now; try again")
 
 
 def _which(name: str, place: int) -> tuple[int, int, int] | None:

@@ -7,25 +7,18 @@ to say what it should. A file that was changed elsewhere meanwhile gets its serv
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from toolcell.cli.adapters.mcp_install import json_edit
+from toolcell.cli.adapters.mcp_install import json_edit, toml_edit
 from toolcell.cli.adapters.mcp_install.hosts import HOSTS, NAME, McpHost
 from toolcell.cli.adapters.mcp_install.json_edit import NotPlain
 from toolcell.cli.adapters.mcp_install.replace import Unchanged, change
 
-TOML_BYTES_MAX: Final = 1024 * 1024
-"""Of a file of TOML, whose reader takes a thousand times as long as that of JSON."""
 SERVERS_MAX: Final = 256
 """Of one file; the largest that was seen has forty."""
-
-_HEADER: Final = re.compile(r"[ \t]*\[(?P<key>[^\[\]\r\n][^\r\n]*?)\][ \t]*(?:#[^\r\n]*)?(?:\r?\n|\Z)")
-_TABLE: Final = re.compile(r"[ \t]*\[")
-_REMARK: Final = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r?\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +109,7 @@ class Place:
                 place = json_edit.span(text, (*self.above, self.host.outer))
                 return json_edit.value_at(text, place[0]) if place is not None else {}
             case "TOML":
-                return _toml(text).get(self.host.outer, {})
+                return toml_edit.read(text).get(self.host.outer, {})
             case "YAML":
                 raise NotPlain("it is YAML, which is not read")
 
@@ -185,22 +178,13 @@ def _differences(there: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[
             yield f"{name} is another"
 
 
-def _toml(text: str) -> dict[str, Any]:
-    if len(text) > TOML_BYTES_MAX:
-        raise NotPlain(f"it has more than {TOML_BYTES_MAX // 1024} KiB")
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise NotPlain(f"it is no TOML ({error})") from error
-
-
 def _toml_with(text: str, outer: str, names: Collection[str], lines: str) -> str:
-    wanted = _toml(text)
+    wanted = toml_edit.read(text)
     servers = dict(wanted.get(outer, {}))
     going = [*names, NAME]
     new = tomllib.loads(lines)[outer][NAME]
     wanted = wanted | {outer: {NAME: new, **{name: it for name, it in servers.items() if name not in going}}}
-    spans = list(_tables(text, outer, going))
+    spans = list(toml_edit.blocks(text, outer, going))
     if not spans:
         raise NotPlain("its servers are not written as tables")
     end = "\r\n" if "\r\n" in text else "\n"
@@ -215,53 +199,17 @@ def _toml_with(text: str, outer: str, names: Collection[str], lines: str) -> str
         if rest
         else "".join(parts).removesuffix(end) + (end if text.endswith("\n") else "")
     )
-    return _toml_checked(written, wanted)
+    return toml_edit.checked(written, wanted)
 
 
 def _toml_restored(now: str, before: str, after: str, outer: str) -> str:
-    old = _toml(before)[outer]
-    gone = old.keys() - (_toml(after)[outer].keys() - {NAME})
-    places = list(_tables(now, outer, {NAME}))
+    old = toml_edit.read(before)[outer]
+    gone = old.keys() - (toml_edit.read(after)[outer].keys() - {NAME})
+    places = list(toml_edit.blocks(now, outer, {NAME}))
     if len(places) != 1:
         raise NotPlain(f"its [{outer}.{NAME}] is not a table of its own")
     ((start, end),) = places
-    blocks = "".join(before[begin:stop] for begin, stop in _tables(before, outer, gone))
+    blocks = "".join(before[begin:stop] for begin, stop in toml_edit.blocks(before, outer, gone))
     if now[end:] and not blocks.endswith("\n"):
         blocks += "\n"
-    return _toml_checked(now[:start] + blocks + now[end:], {**_toml(now), outer: old})
-
-
-def _tables(text: str, outer: str, names: Collection[str]) -> Iterator[tuple[int, int]]:
-    """Yield where the tables of some servers are, those below them included, without the remarks that follow."""
-    start, last = -1, 0
-    at = 0
-    while at < len(text):
-        end = text.find("\n", at) + 1 or len(text)
-        header = _HEADER.match(text, at)
-        if header is not None or _TABLE.match(text, at):
-            ours = header is not None and _is_of(header["key"], outer, names)
-            if start >= 0 and not ours:
-                yield start, last
-                start = -1
-            if ours and start < 0:
-                start = at
-        if not _REMARK.fullmatch(text, at, end):
-            last = end
-        at = end
-    if start >= 0:
-        yield start, last
-
-
-def _is_of(key: str, outer: str, names: Collection[str]) -> bool:
-    try:
-        found: Any = tomllib.loads(f"[{key}]")
-    except (ValueError, RecursionError):
-        return False
-    inner: object = found.get(outer)
-    return isinstance(inner, dict) and any(name in names for name in cast("dict[str, Any]", inner))
-
-
-def _toml_checked(text: str, expected: Mapping[str, Any]) -> str:
-    if _toml(text) != expected:
-        raise NotPlain("its tables are written in a way that is not edited")
-    return text
+    return toml_edit.checked(now[:start] + blocks + now[end:], {**toml_edit.read(now), outer: old})
