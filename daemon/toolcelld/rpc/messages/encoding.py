@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -21,6 +23,8 @@ from toolcelld.sessions.session import Session
 
 PROBLEMS_MAX: Final = 100
 """Of one catalog in a session's stream; `toolcell check` reads them all."""
+PROBLEMS_LETTERS_MAX: Final = 40_000
+"""Of all their messages together: a few are whole, and of a hundred each has its cause and the first of what to do."""
 
 _KINDS: Final = {
     value.name.removeprefix("OUTCOME_KIND_").lower(): value.number
@@ -151,11 +155,9 @@ def catalog_part(catalog: Catalog, start: int, end: int, *, last: bool) -> pb.Ca
     return pb.CatalogPart(
         generation=catalog.generation,
         tools=[encode_tool(tool) for tool in tools],
-        problems=[encode_problem(problem, 400) for problem in catalog.problems[:PROBLEMS_MAX]]
-        if last
-        else [],
+        problems=_problems(catalog.problems[:PROBLEMS_MAX]) if last else [],
         last=last,
-        pending=max(catalog.pending, catalog.is_partial) if last else 0,
+        pending=max(catalog.pending, int(catalog.is_partial)) if last else 0,
     )
 
 
@@ -179,15 +181,31 @@ def encode_tool(tool: ToolInfo) -> pb.Tool:
     )
 
 
-def encode_problem(problem: Problem, message_characters_max: int | None = None) -> pb.Problem:
+def encode_problem(problem: Problem) -> pb.Problem:
     """What cannot be used, and why."""
     return pb.Problem(
         path=problem.path,
         tool=problem.tool,
         reason=problem.reason,
-        message=problem.message[:message_characters_max],
+        message=problem.message,
         line=problem.line,
     )
+
+
+def _problems(problems: Sequence[Problem]) -> list[pb.Problem]:
+    letters_max = PROBLEMS_LETTERS_MAX // max(len(problems), 1)
+    return [
+        encode_problem(replace(problem, message=whole_lines(problem.message, letters_max)))
+        for problem in problems
+    ]
+
+
+def whole_lines(text: str, letters_max: int) -> str:
+    """Return the first lines of a text that fit, as a line that is cut may be a command; the first is cut if it has to be."""
+    if len(text) <= letters_max:
+        return text
+    end = text.rfind("\n", 0, letters_max + 1)
+    return text[:end] if end > 0 else text[: letters_max - 1] + "…"
 
 
 def encode_session(session: Session) -> operator_pb2.SessionInfo:
