@@ -84,6 +84,7 @@ def test_so_it_is_for_what_a_daemon_says(project: Project, started: RunningDaemo
     assert started.status().sessions == 0
 
 
+@pytest.mark.slow
 def test_a_failure_with_both_outputs_full_has_its_exit_code(project: Project) -> None:
     for words, code in ((("tools", "-C", "nowhere", "--json"), 2), (("calls",), 69), (("version",), 74)):
         done = written_to(project, "/dev/full", *words, through='exec "$@" 2>/dev/full')
@@ -355,6 +356,7 @@ except KeyboardInterrupt:
 """A ^C that does not interrupt the wait of the event loop, as one that comes just before it."""
 
 
+@pytest.mark.slow
 def test_an_interrupt_that_the_event_loop_sleeps_through_ends_the_command(project: Project) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", IN_A_THREAD],

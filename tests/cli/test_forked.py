@@ -55,6 +55,7 @@ def test_an_error_and_an_exit_are_those_of_a_program(project: Project) -> None:
     assert (done.code, done.err.splitlines()[-1]) == (1, "ZeroDivisionError: division by zero")
 
 
+@pytest.mark.slow
 def test_several_run_at_once_and_one_that_hangs_is_killed(project: Project, forked: ForkedCommands) -> None:
     def run(program: str, seconds: float) -> tuple[int, bytes, bytes]:
         return forked.run([], project.directory, project.environment, b"", seconds, program)

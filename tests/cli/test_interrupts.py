@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import SECONDS_MAX
 
 COMMAND = """
@@ -60,6 +61,7 @@ def sleeps(process: subprocess.Popen[str]) -> bool:
     return stat.rpartition(")")[2].split()[0] == "S"
 
 
+@pytest.mark.slow
 def test_an_interrupt_that_another_thread_takes_wakes_the_loop() -> None:
     """As one that comes when the loop is about to wait, and which nothing shows either."""
     with waiting("waits", "600", "in the thread") as process:

@@ -35,6 +35,7 @@ def slow(mark: str) -> None:
 '''
 
 
+@pytest.mark.slow
 def test_tools_are_listed_in_the_words_of_the_specification(daemon: Project) -> None:
     daemon.tool("add", ADD)
     daemon.tool("plot", "import os\n\nimport nobody_has_this\n")

@@ -134,6 +134,7 @@ def test_a_call_returns_its_outcome(daemon: RunningDaemon) -> None:
         assert repr(session).startswith(f"<Session {session.id} ")
 
 
+@pytest.mark.slow
 def test_arguments_that_are_no_json_raise_here(daemon: RunningDaemon) -> None:
     with session_of(daemon) as session:
         with pytest.raises(TypeError, match="the arguments of 't_double' are not JSON"):
@@ -145,6 +146,7 @@ def test_arguments_that_are_no_json_raise_here(daemon: RunningDaemon) -> None:
         assert session.call("t_double", {"n": 1}).ok
 
 
+@pytest.mark.slow
 def test_events_are_handled_in_order_by_the_caller_before_the_call_returns(daemon: RunningDaemon) -> None:
     seen: list[tuple[Event, threading.Thread]] = []
     with session_of(daemon) as session:
@@ -157,6 +159,7 @@ def test_events_are_handled_in_order_by_the_caller_before_the_call_returns(daemo
         assert {thread for _, thread in seen} == {threading.current_thread()}
 
 
+@pytest.mark.slow
 def test_events_that_wait_for_a_slow_caller_are_bounded_and_the_rest_is_counted(
     daemon: RunningDaemon,
 ) -> None:
@@ -179,6 +182,7 @@ def test_events_that_wait_for_a_slow_caller_are_bounded_and_the_rest_is_counted(
     assert len(numbers) + sum(gaps) == 5000
 
 
+@pytest.mark.slow
 def test_an_exception_in_on_event_aborts_the_call_and_is_raised_when_it_has_stopped(
     daemon: RunningDaemon, there: Path
 ) -> None:
@@ -194,6 +198,7 @@ def test_an_exception_in_on_event_aborts_the_call_and_is_raised_when_it_has_stop
         assert session.call("t_double", {"n": 1}).ok
 
 
+@pytest.mark.slow
 def test_calls_of_several_threads_run_side_by_side(daemon: RunningDaemon) -> None:
     one, other = (str(daemon.directory / name) for name in ("one", "other"))
     for path in (one, other):
@@ -206,6 +211,7 @@ def test_calls_of_several_threads_run_side_by_side(daemon: RunningDaemon) -> Non
         assert [call.result().text for call in calls] == ["met", "met"]
 
 
+@pytest.mark.slow
 def test_sessions_side_by_side_do_not_disturb_each_other(
     daemon: RunningDaemon, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -219,6 +225,7 @@ def test_sessions_side_by_side_do_not_disturb_each_other(
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_a_question_is_put_to_the_thread_that_called(daemon: RunningDaemon) -> None:
     asked: list[tuple[str, str, threading.Thread]] = []
 
@@ -238,6 +245,7 @@ def test_a_question_is_put_to_the_thread_that_called(daemon: RunningDaemon) -> N
         assert session.call("t_asks").kind is Kind.denied
 
 
+@pytest.mark.slow
 def test_an_interrupted_question_aborts_the_call(daemon: RunningDaemon) -> None:
     def ask(_: Ask) -> Answer:
         raise KeyboardInterrupt
@@ -260,6 +268,7 @@ def test_the_catalog_is_reloaded(daemon: RunningDaemon) -> None:
         assert "late" not in before.tools
 
 
+@pytest.mark.slow
 def test_a_changed_catalog_is_told_in_a_thread_that_is_not_the_callers(daemon: RunningDaemon) -> None:
     told: SimpleQueue[tuple[Catalog, threading.Thread]] = SimpleQueue()
 
@@ -286,6 +295,7 @@ def test_an_output_that_was_cut_is_read_in_ranges(daemon: RunningDaemon) -> None
             session.read_output("o-unknown")
 
 
+@pytest.mark.slow
 def test_a_session_is_taken_over_with_its_token(daemon: RunningDaemon) -> None:
     with session_of(daemon) as session, session_of(daemon, resume=session.resume_token) as again:
         assert again.id == session.id
@@ -307,6 +317,7 @@ def test_a_session_that_was_left_says_so(daemon: RunningDaemon) -> None:
             wish()
 
 
+@pytest.mark.slow
 def test_leaving_aborts_what_other_threads_call(daemon: RunningDaemon, there: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         with session_of(daemon) as session:
@@ -339,6 +350,7 @@ def test_without_a_daemon_connect_says_what_to_do(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_raised_when_the_tool_has_stopped(daemon: RunningDaemon, there: Path) -> None:
     source = """
         with blocking.connect(socket, daemon="running") as session:
@@ -355,6 +367,7 @@ def test_ctrl_c_is_raised_when_the_tool_has_stopped(daemon: RunningDaemon, there
         assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_leaves_at_once(daemon: RunningDaemon, there: Path) -> None:
     source = """
         with blocking.connect(socket, daemon="running") as session:
@@ -376,6 +389,7 @@ def test_a_second_ctrl_c_leaves_at_once(daemon: RunningDaemon, there: Path) -> N
         assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_session_is_left_does_not_wait_for_the_tool(
     daemon: RunningDaemon, there: Path
 ) -> None:
@@ -405,6 +419,7 @@ def test_ctrl_c_while_the_session_is_left_does_not_wait_for_the_tool(
         (there / "free").open("w").close()
 
 
+@pytest.mark.slow
 def test_a_program_that_forgets_to_leave_ends_all_the_same(daemon: RunningDaemon) -> None:
     source = """
         connection = blocking.connect(socket, daemon="running", linger=0)

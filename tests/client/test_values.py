@@ -262,6 +262,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), json_values, max_size=4))
 def test_arguments_that_are_json_arrive_as_they_were(arguments: dict[str, object]) -> None:
     assert json.loads(encode_arguments("echo", arguments) or b"{}") == arguments

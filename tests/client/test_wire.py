@@ -167,6 +167,7 @@ def same(table: wire.Table, record: wire.Record, message: Any) -> None:
                 assert record.HasField(plain) == message.HasField(plain), plain
 
 
+@pytest.mark.slow
 @given(messages(pb.AttachResponse))
 def test_a_response_reads_as_protobuf_reads_it(message: pb.AttachResponse) -> None:
     record = wire.decode(wire.ATTACH_RESPONSE, message.SerializeToString())

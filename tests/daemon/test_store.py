@@ -211,6 +211,7 @@ async def test_a_database_that_cannot_be_written_is_read(path: Path, monkeypatch
         assert "end with the daemon; those that were made before hold." in notice.text
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(junk=st.binary(max_size=6000), header=st.booleans())
 async def test_no_file_keeps_the_store_from_starting(

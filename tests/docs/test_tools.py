@@ -180,6 +180,7 @@ async def test_a_program_of_a_page_prints_what_it_should(block: Block, daemon: R
     assert re.fullmatch(PROGRAMS[block.page], out.decode()), out
 
 
+@pytest.mark.slow
 @parameters("hook")
 async def test_the_hooks_of_a_page_hold_what_it_says(block: Block, daemon: RunningDaemon) -> None:
     hooks = daemon.directory / "guard.py"

@@ -265,6 +265,7 @@ async def test_a_call_is_stopped_on_its_stream(daemon: RunningDaemon) -> None:
     assert set(stream.endings.values()) == {1}
 
 
+@pytest.mark.slow
 async def test_a_call_is_stopped_by_the_end_of_its_session(daemon: RunningDaemon) -> None:
     write_tools(daemon)
     daemon.reload()
@@ -277,6 +278,7 @@ async def test_a_call_is_stopped_by_the_end_of_its_session(daemon: RunningDaemon
     assert set(stream.endings.values()) == {1}
 
 
+@pytest.mark.slow
 async def test_a_call_is_stopped_by_the_end_of_the_daemon(daemon: RunningDaemon) -> None:
     write_tools(daemon)
     daemon.reload()

@@ -221,6 +221,7 @@ async def test_a_session_event_that_there_is_not_is_refused(daemon: RunningDaemo
             assert seen(await line.refusal()) == (expected, field), fields
 
 
+@pytest.mark.slow
 async def test_a_bad_call_is_refused_and_names_its_field(daemon: RunningDaemon) -> None:
     daemon.tool("add", TOOLS)
     daemon.tool("broken", "raise ValueError")
@@ -302,6 +303,7 @@ async def test_a_number_that_no_float_holds_is_refused_wherever_it_comes_in(daem
         assert "internal" not in daemon.log.read_text()
 
 
+@pytest.mark.slow
 async def test_sixteen_mebibytes_of_arguments_arrive_in_chunks(daemon: RunningDaemon) -> None:
     daemon.tool("add", TOOLS)
     text = "x" * (16 * MIB - len('{"data":""}'))
@@ -408,6 +410,7 @@ async def test_an_answer_that_nobody_asked_for_disturbs_no_question(daemon: Runn
         assert json.loads(outcome.body)["content"] == [{"type": "text", "text": "asked"}]
 
 
+@pytest.mark.slow
 async def test_a_call_id_is_one_call_whatever_is_sent_under_it(daemon: RunningDaemon) -> None:
     daemon.tool("add", TOOLS)
 
@@ -690,6 +693,7 @@ async def test_bytes_that_are_no_message_end_their_stream_and_no_other(
         await the_neighbour_is_served()
 
 
+@pytest.mark.slow
 async def test_a_message_over_the_bound_of_the_transport_ends_its_stream_and_no_other(
     daemon: RunningDaemon,
 ) -> None:

@@ -138,6 +138,7 @@ async def test_every_value_is_text_and_details(worker: Worker) -> None:
         assert long.output.bytes == 64_000
 
 
+@pytest.mark.slow
 async def test_every_exception_is_a_tool_error_of_one_short_message(worker: Worker) -> None:
     worker.add("raises")
     async with worker.daemon.connect() as session:
@@ -173,6 +174,7 @@ GIVEN: Final[tuple[tuple[dict[str, Any], dict[str, Any] | None], ...]] = (
 """Arguments, and what the tool gets; None where it does not run."""
 
 
+@pytest.mark.slow
 async def test_arguments_are_read_with_their_defaults_or_named(worker: Worker) -> None:
     worker.add("takes")
     async with worker.daemon.connect() as session:
@@ -257,6 +259,7 @@ async def test_a_limit_ends_a_call_and_is_named(worker: Worker, what: str) -> No
         assert (await session.call("uses", {"what": "nothing"})).text == "survived"
 
 
+@pytest.mark.slow
 async def test_a_disk_that_was_full_is_named_when_it_is_empty_again(worker: Worker) -> None:
     worker.add("uses")
     worker.daemon.configure('\n[tool.uses]\ndisk = "8MiB"\nsandbox = "strict"\n')

@@ -129,6 +129,7 @@ async def test_every_broken_file_is_a_problem_with_its_cause_and_its_neighbours_
         assert await text_of(session, "prints") == "printed"
 
 
+@pytest.mark.slow
 async def test_a_person_reads_every_cause_in_one_line(daemon: RunningDaemon) -> None:
     fill(daemon.tool("good", GOOD).parent)
 
@@ -147,6 +148,7 @@ async def test_a_person_reads_every_cause_in_one_line(daemon: RunningDaemon) -> 
         assert any(shown.startswith(place) and cause in shown for shown in lines), name
 
 
+@pytest.mark.slow
 async def test_a_call_of_a_broken_tool_is_refused_with_the_cause(daemon: RunningDaemon) -> None:
     fill(daemon.tool("good", GOOD).parent)
 
@@ -156,6 +158,7 @@ async def test_a_call_of_a_broken_tool_is_refused_with_the_cause(daemon: Running
         assert await text_of(session, "good") == "good"
 
 
+@pytest.mark.slow
 async def test_a_file_that_hangs_holds_up_nobody_and_is_told_with_the_line_where_it_hangs(
     daemon: RunningDaemon,
 ) -> None:
@@ -221,6 +224,7 @@ async def test_a_broken_package_is_called_by_its_directory(daemon: RunningDaemon
         assert_refused(await session.call("report"), "No module named 'nowhere_to_be_found'")
 
 
+@pytest.mark.slow
 async def test_the_second_tool_of_a_name_in_one_scope_is_rejected_with_both_paths(
     daemon: RunningDaemon,
 ) -> None:
@@ -266,6 +270,7 @@ async def test_a_broken_file_of_the_project_leaves_the_user_s_tool_of_that_name(
         assert await text_of(session, "good") == "global"
 
 
+@pytest.mark.slow
 async def test_a_bad_edit_keeps_the_last_good_generation(daemon: RunningDaemon) -> None:
     path = daemon.tool("good", GOOD)
 
@@ -284,6 +289,7 @@ async def test_a_bad_edit_keeps_the_last_good_generation(daemon: RunningDaemon) 
         assert await text_of(session, "good") == "mended"
 
 
+@pytest.mark.slow
 async def test_a_running_session_keeps_its_generation_until_it_reloads(daemon: RunningDaemon) -> None:
     daemon.tool("good", GOOD)
 
@@ -301,6 +307,7 @@ async def test_a_running_session_keeps_its_generation_until_it_reloads(daemon: R
         assert await text_of(old, "good") == "newest"
 
 
+@pytest.mark.slow
 async def test_a_new_worker_of_an_old_generation_runs_the_old_code(daemon: RunningDaemon) -> None:
     fresh = GOOD.replace("@tool", '@tool(isolation="call")')
     path = daemon.tool("good", fresh)
@@ -314,6 +321,7 @@ async def test_a_new_worker_of_an_old_generation_runs_the_old_code(daemon: Runni
         assert await text_of(session, "good") == "good"
 
 
+@pytest.mark.slow
 async def test_an_edit_of_a_module_beside_the_tool_runs_after_a_reload(daemon: RunningDaemon) -> None:
     words = daemon.tool("_words", 'WORD = "old"')
     daemon.tool(
@@ -340,6 +348,7 @@ async def test_an_edit_of_a_module_beside_the_tool_runs_after_a_reload(daemon: R
     assert not list(daemon.project.rglob("__pycache__"))  # it knows an edit by its second
 
 
+@pytest.mark.slow
 async def test_a_tool_whose_file_was_removed_is_gone_after_a_reload(daemon: RunningDaemon) -> None:
     path = daemon.tool("good", GOOD)
 

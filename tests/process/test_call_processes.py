@@ -92,6 +92,7 @@ def umask() -> int:
 # What is fresh
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_a_call_finds_what_the_import_made_and_nothing_of_an_earlier_call(
     daemon: RunningDaemon, profile: str
@@ -174,6 +175,7 @@ RENAMES = """
 """
 
 
+@pytest.mark.slow
 async def test_a_place_that_was_granted_below_the_temporary_directory_is_never_removed() -> None:
     """A call can rename a directory above a mount point; what is mounted there is the user's."""
     place = Path("/tmp") / f"tc-{os.getpid()}-{os.urandom(4).hex()}" / "above"  # it must be below it
@@ -321,6 +323,7 @@ async def test_an_abort_reaches_the_process_of_the_call(daemon: RunningDaemon) -
     assert (daemon.project / "cleaned").exists()
 
 
+@pytest.mark.slow
 async def test_the_death_of_the_template_ends_its_call(daemon: RunningDaemon) -> None:
     configure(daemon, "strict")
     write(daemon, ENDS)
@@ -439,6 +442,7 @@ SPARES = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unsent", "counts"), [("SIGKILL", [3]), ("SIGSTOP", [])])
 async def test_what_holds_the_memory_of_a_call_is_stopped_and_killed_whatever_the_template_does(
     daemon: RunningDaemon, unsent: str, counts: list[int]
@@ -483,6 +487,7 @@ NEVER_FORKS = """
 """
 
 
+@pytest.mark.slow
 async def test_a_template_that_works_on_instead_of_forking_is_ended(daemon: RunningDaemon) -> None:
     configure(daemon, "strict")
     write(daemon, NEVER_FORKS)

@@ -122,6 +122,7 @@ async def test_a_call_that_runs_too_long_times_out(daemon: RunningDaemon) -> Non
     assert outcome.text.endswith("I am there.")
 
 
+@pytest.mark.slow
 async def test_a_silent_call_times_out(daemon: RunningDaemon) -> None:
     daemon.tool("wait", WAIT)
 
@@ -165,6 +166,7 @@ async def test_the_timeout_of_a_caller_counts_the_queue(daemon: RunningDaemon) -
 # Questions
 
 
+@pytest.mark.slow
 async def test_a_question_is_answered_or_denied(daemon: RunningDaemon) -> None:
     daemon.tool("ask", ASK)
     answers: list[Answer] = [True, False]
@@ -180,6 +182,7 @@ async def test_a_question_is_answered_or_denied(daemon: RunningDaemon) -> None:
     assert denied.kind is Kind.denied
 
 
+@pytest.mark.slow
 async def test_where_nobody_is_there_a_question_is_denied(daemon: RunningDaemon) -> None:
     daemon.tool("ask", ASK)
 
@@ -244,6 +247,7 @@ async def test_a_question_that_was_not_awaited_is_an_error_of_the_tool(daemon: R
         assert (await session.call("forgets_wrong_place")).text == "told"
 
 
+@pytest.mark.slow
 async def test_always_holds_for_the_session(daemon: RunningDaemon) -> None:
     daemon.tool("ask", ASK)
     asked: list[Ask] = []
@@ -260,6 +264,7 @@ async def test_always_holds_for_the_session(daemon: RunningDaemon) -> None:
     assert len(asked) == 2
 
 
+@pytest.mark.slow
 async def test_no_clock_runs_while_a_question_is_open(daemon: RunningDaemon) -> None:
     daemon.tool("ask", ASK)
     daemon.tool("wait", WAIT)
@@ -283,6 +288,7 @@ async def test_no_clock_runs_while_a_question_is_open(daemon: RunningDaemon) -> 
     assert (outcome.kind, outcome.text) == (Kind.ok, "allowed"), outcome.message
 
 
+@pytest.mark.slow
 async def test_a_call_that_asks_gives_its_place_back_and_no_more(daemon: RunningDaemon) -> None:
     daemon.config.write_text("[daemon]\ncalls_per_session = 1\n")
     daemon.reload()
@@ -301,6 +307,7 @@ async def test_a_call_that_asks_gives_its_place_back_and_no_more(daemon: Running
         await assert_one_at_a_time(daemon, session)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_with_a_question_open_gives_one_place_back(daemon: RunningDaemon) -> None:
     daemon.config.write_text("[daemon]\ncalls_per_session = 1\n")
     daemon.reload()
@@ -418,6 +425,7 @@ SLOW = """
 """
 
 
+@pytest.mark.slow
 async def test_a_worker_whose_call_gave_up_serves_the_next_one(daemon: RunningDaemon) -> None:
     daemon.tool("slow", SLOW)
 
@@ -435,6 +443,7 @@ async def test_a_worker_whose_call_gave_up_serves_the_next_one(daemon: RunningDa
     assert (after.kind, after.facts.worker_id) == (Kind.ok, idle.worker_id)
 
 
+@pytest.mark.slow
 async def test_restarting_workers_spares_no_worker_that_starts_and_no_call(daemon: RunningDaemon) -> None:
     daemon.tool("slow", SLOW)
 
@@ -463,6 +472,7 @@ async def until_exists(path: Path) -> None:
 # Workers that go
 
 
+@pytest.mark.slow
 async def test_the_least_recently_used_idle_worker_makes_room(daemon: RunningDaemon) -> None:
     # Without a sandbox, as the tools tell their processes' numbers as the host knows them.
     daemon.config.write_text('[daemon]\nworkers = 2\n[defaults]\nsandbox = "none"\n')
@@ -487,6 +497,7 @@ async def call_details(session: Session, tool: str) -> Any:
     return (await session.call(tool)).check().details
 
 
+@pytest.mark.slow
 async def test_an_idle_worker_retires(daemon: RunningDaemon) -> None:
     daemon.config.write_text('[daemon]\nworker_idle = "200ms"\n')
     daemon.reload()

@@ -86,6 +86,7 @@ async def test_a_call_waits_for_its_tool_and_one_of_no_tool_is_refused_when_all_
         assert (await session.call("late")).ok
 
 
+@pytest.mark.slow
 async def test_an_abort_ends_a_call_that_waits_and_its_id_may_come_again(daemon: RunningDaemon) -> None:
     async with opened(daemon) as session:
         call = session.call("late", call_id="c-1")
@@ -183,6 +184,7 @@ async def until(stream: Any, kind: str) -> pb.Event:
                     return event
 
 
+@pytest.mark.slow
 async def test_one_call_without_a_session_waits_as_well(daemon: RunningDaemon) -> None:
     async with dialled(daemon) as wire:
         request = pb.CallToolRequest(
@@ -208,6 +210,7 @@ SECONDS_MAX = 40
 OTHER = "from toolcell import tool\n\n@tool\ndef other() -> str: return 'from another file'\n"
 
 
+@pytest.mark.slow
 @LONG_OPENING
 async def test_a_session_that_opens_at_once_waits_for_the_tool_that_it_names_alone(
     daemon: RunningDaemon,
@@ -232,6 +235,7 @@ async def test_one_call_without_a_session_waits_for_no_other_file(daemon: Runnin
     go(daemon)
 
 
+@pytest.mark.slow
 @LONG_OPENING
 async def test_the_command_waits_for_no_other_file(daemon: RunningDaemon) -> None:
     daemon.tool("other", OTHER)
@@ -250,6 +254,7 @@ async def test_the_command_waits_for_no_other_file(daemon: RunningDaemon) -> Non
     assert told.decode() == "from another file\n"
 
 
+@pytest.mark.slow
 async def test_no_more_calls_wait_than_a_session_may_have(daemon: RunningDaemon) -> None:
     async with opened(daemon) as session:
         calls = [session.call("unknown") for _ in range(520)]

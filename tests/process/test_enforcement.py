@@ -65,6 +65,7 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_a_daemon_is_held_whatever_its_user_says(run: Run, tmp_path: Path) -> None:
     loose = tmp_path / "loose.toml"
     loose.write_text("trust = 'all'\n[defaults]\nsandbox = 'none'\n[tool.t]\nsandbox = 'none'\n")
@@ -79,6 +80,7 @@ def test_a_daemon_is_held_whatever_its_user_says(run: Run, tmp_path: Path) -> No
     assert (done.returncode, "is not trusted" in done.stderr) == (3, True), done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["baseline", "auto"])
 def test_a_link_below_what_root_lets_profiles_open_leads_nowhere(run: Run, tmp_path: Path, base: str) -> None:
     home = tmp_path / "home"

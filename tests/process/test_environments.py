@@ -166,6 +166,7 @@ async def test_an_environment_starts_no_program_where_programs_are_not_granted(
     assert found["executed"] is not fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("programs", [True, False])
 @pytest.mark.parametrize("profile", ["baseline", "strict"])
 async def test_an_interpreter_that_the_project_brings_starts_no_program_where_programs_are_not_granted(
@@ -458,6 +459,7 @@ def uses(late: bool = False) -> str:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
 async def test_an_edit_of_an_imported_module_is_in_the_next_call(

@@ -50,6 +50,7 @@ async def test_a_factory_makes_tools_that_are_called_aborted_and_show_what_they_
         assert stopped.text.endswith("half")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "message", "line"),
     [
@@ -153,6 +154,7 @@ def default(host):
 """
 
 
+@pytest.mark.slow
 async def test_an_action_is_done_only_when_it_is_applied(daemon: RunningDaemon) -> None:
     daemon.tool("notes", PROPOSES)
     async with daemon.connect() as session, daemon.connect() as other:

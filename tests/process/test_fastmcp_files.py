@@ -181,6 +181,7 @@ NAMES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_the_tools_of_a_server_have_its_names_and_schemas(daemon: RunningDaemon) -> None:
     daemon.tool("server", SERVER)
     async with daemon.connect() as session:
@@ -203,6 +204,7 @@ async def test_the_tools_of_a_server_have_its_names_and_schemas(daemon: RunningD
     assert not tools["parts"].input_schema["properties"]
 
 
+@pytest.mark.slow
 async def test_calls_have_the_context_and_results_of_the_library(daemon: RunningDaemon) -> None:
     daemon.tool("server", SERVER)
     async with daemon.connect() as session:
@@ -236,6 +238,7 @@ async def test_calls_have_the_context_and_results_of_the_library(daemon: Running
         assert (await session.call("look-up", {"query": "x"}, session_id="s")).structured
 
 
+@pytest.mark.slow
 async def test_the_user_is_asked_for_agreement_and_for_texts(daemon: RunningDaemon) -> None:
     daemon.tool("server", SERVER)
 
@@ -320,6 +323,7 @@ async def test_an_mcp_host_is_asked_for_forms_completions_and_roots(daemon: Runn
         assert "offers no service 'mcp.input'" in (await session.call("words")).text
 
 
+@pytest.mark.slow
 async def test_the_lifespan_of_a_server_is_entered_for_each_call(daemon: RunningDaemon) -> None:
     daemon.tool(
         "life",
@@ -361,6 +365,7 @@ async def test_what_the_stand_ins_lack_is_named(daemon: RunningDaemon, line: str
     assert problem.message.startswith(f"{name}: Toolcell has stand-ins"), problem.message
 
 
+@pytest.mark.slow
 async def test_a_server_that_a_file_only_imports_is_not_offered_twice(daemon: RunningDaemon) -> None:
     directory = daemon.tool(
         "main",

@@ -74,6 +74,7 @@ async def test_edits_of_every_kind_are_heard_of(daemon: RunningDaemon) -> None:
         await heard.until("four.")
 
 
+@pytest.mark.slow
 async def test_a_helper_below_the_tools_is_heard_of_also_in_a_new_directory(daemon: RunningDaemon) -> None:
     tools = daemon.project / ".toolcell" / "tools"
     (tools / "say.py").write_text(
@@ -116,6 +117,7 @@ async def test_a_directory_of_tools_that_comes_and_goes_is_heard_of(
         await heard.until()
 
 
+@pytest.mark.slow
 async def test_several_sessions_follow_and_leave_and_a_project_may_vanish(daemon: RunningDaemon) -> None:
     project = daemon.directory / "vanishing"
     (project / ".toolcell" / "tools").mkdir(parents=True)
@@ -132,6 +134,7 @@ async def test_several_sessions_follow_and_leave_and_a_project_may_vanish(daemon
         await heard.until()
 
 
+@pytest.mark.slow
 async def test_a_tool_that_edits_tools_without_pause_starves_nobody(daemon: RunningDaemon) -> None:
     file = daemon.tool("say", says("begin"))
     async with following(daemon) as heard, daemon.connect() as other:

@@ -120,6 +120,7 @@ async def test_a_structured_value_that_a_hook_has_changed_is_none(tools: Running
         assert (changed.details, changed.structured) == ({"mail": "(mail)"}, False)
 
 
+@pytest.mark.slow
 async def test_hooks_run_in_order_and_the_first_refusal_counts(tools: RunningDaemon) -> None:
     text = "from toolcell import tool\n\n@tool\ndef before(call: dict) -> dict:\n"
     add = text + '    return {"arguments": {"path": call["arguments"]["path"] + "%s"}}\n'

@@ -169,6 +169,7 @@ async def test_connections_that_say_nothing_and_headers_without_an_end_hold_no_o
         assert memory_bytes(daemon) - before < GROWTH_BYTES_MAX
 
 
+@pytest.mark.slow
 async def test_a_client_that_leaves_during_a_write_is_no_traceback_in_the_log(daemon: RunningDaemon) -> None:
     daemon.tool("add", ADD)
     message = pb.AttachRequest(

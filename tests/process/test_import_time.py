@@ -93,6 +93,7 @@ async def test_a_file_that_is_missing_at_the_import_is_found_when_it_has_been_ma
         assert (await session.call("reads")).check().details == ["colour", str(daemon.project)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 async def test_a_file_of_the_user_is_described_and_loaded_in_its_own_directory(
     daemon: RunningDaemon, sandbox: str
@@ -330,6 +331,7 @@ async def test_a_fault_of_the_file_s_own_has_no_word_about_the_cell(daemon: Runn
     assert LOADED not in message
 
 
+@pytest.mark.slow
 async def test_what_a_file_prints_at_the_import_is_a_remark_and_it_works(daemon: RunningDaemon) -> None:
     daemon.tool("t", "print('loading...')\nfrom toolcell import tool\n" + TOOL)
     daemon.tool(
@@ -386,6 +388,7 @@ async def test_a_name_that_only_type_checkers_import_is_named_with_its_line(
     assert "under `if TYPE_CHECKING:`, which is not there when the file runs" in message
 
 
+@pytest.mark.slow
 async def test_such_a_name_in_a_call_is_named_with_its_line_and_others_are_not(daemon: RunningDaemon) -> None:
     daemon.tool(
         "t",

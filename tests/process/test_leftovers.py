@@ -130,6 +130,7 @@ async def test_a_stopped_worker_that_is_retired_runs_what_is_to_run_at_its_exit(
         assert (daemon.project / "exited").exists()
 
 
+@pytest.mark.slow
 async def test_a_worker_that_works_after_its_result_is_ended_and_the_log_says_why(
     daemon: RunningDaemon,
 ) -> None:

@@ -92,6 +92,7 @@ def request_of(method: Any, directory: str | None = None) -> Any:
     if "open" in fields:
         request.open.protocol = 1
         request.open.agent = "test"
+        request.open.linger_seconds = 0.1  # each test waits for the end of its sessions
     if directory is not None and names_a_directory(method.input_type):
         (request.open if "open" in fields else request).directory = directory
     return request

@@ -121,6 +121,7 @@ async def test_calls_deaths_and_the_state_are_counted(metrics: tuple[RunningDaem
     assert found["toolcell_workers_resident_memory_bytes", frozenset()] >= 0
 
 
+@pytest.mark.slow
 async def test_both_formats_are_what_their_strict_parsers_take(
     metrics: tuple[RunningDaemon, Metrics],
 ) -> None:
@@ -140,6 +141,7 @@ async def test_both_formats_are_what_their_strict_parsers_take(
         assert re.fullmatch(r"(toolcell|process)_[a-z_]+", family.name)
 
 
+@pytest.mark.slow
 async def test_health_is_told_without_a_token(metrics: tuple[RunningDaemon, Metrics]) -> None:
     _, server = metrics
     assert server.get("/healthz")[:2] == (200, "ok\n")

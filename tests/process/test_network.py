@@ -168,6 +168,7 @@ async def test_the_whole_network_is_the_hosts_in_every_profile(daemon: RunningDa
     assert outcome.text == f"hello 127.0.0.1:{port}/a", outcome
 
 
+@pytest.mark.slow
 async def test_a_granted_name_is_reached_by_a_client_that_knows_of_no_proxy(daemon: RunningDaemon) -> None:
     with web() as port:
         grant(daemon, "fetch", [f"web.test:{port}", f"127.0.0.1:{port}"])
@@ -175,6 +176,7 @@ async def test_a_granted_name_is_reached_by_a_client_that_knows_of_no_proxy(daem
     assert outcome.text == f"hello web.test:{port}/a", outcome
 
 
+@pytest.mark.slow
 async def test_a_pattern_means_every_host_below_its_name(daemon: RunningDaemon) -> None:
     with web() as port:
         grant(daemon, "fetch", [f"*.many.test:{port}", f"localhost:{port}"])
@@ -186,6 +188,7 @@ async def test_a_pattern_means_every_host_below_its_name(daemon: RunningDaemon) 
     assert refused.facts.refused_hosts == ("web.test",)
 
 
+@pytest.mark.slow
 async def test_a_tunnel_of_tls_is_the_clients_own(daemon: RunningDaemon, tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     run(
@@ -200,6 +203,7 @@ async def test_a_tunnel_of_tls_is_the_clients_own(daemon: RunningDaemon, tmp_pat
     assert outcome.text.endswith("hello /"), outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["hosts", "whole"])
 async def test_programs_need_no_proxy_either(daemon: RunningDaemon, tmp_path: Path, network: str) -> None:
     curl = shutil.which("curl")
@@ -213,6 +217,7 @@ async def test_programs_need_no_proxy_either(daemon: RunningDaemon, tmp_path: Pa
     assert outcome.text == f"0 hello {host}:{port}/a", outcome
 
 
+@pytest.mark.slow
 async def test_git_clones_from_a_granted_host(daemon: RunningDaemon, tmp_path: Path) -> None:
     git = shutil.which("git")
     if git is None:
@@ -250,6 +255,7 @@ async def test_a_literal_address_is_reached_where_it_is_granted(daemon: RunningD
             assert outcome.text == f"hello 127.0.0.1:{port}/", outcome
 
 
+@pytest.mark.slow
 async def test_the_proxy_says_in_its_status_what_is_refused(daemon: RunningDaemon) -> None:
     grant(daemon, "fetch", ["web.test"])
     outcome = await call(daemon, "fetch", url="http://127.0.0.2:9/", proxy=True)
@@ -259,6 +265,7 @@ async def test_the_proxy_says_in_its_status_what_is_refused(daemon: RunningDaemo
     assert outcome.facts.refused_hosts == ("127.0.0.2:9",)
 
 
+@pytest.mark.slow
 async def test_a_refused_host_is_named_wherever_a_person_or_a_model_looks(daemon: RunningDaemon) -> None:
     grant(daemon, "fetch", ["web.test:8080"])
     outcome = await call(daemon, "fetch", url="http://evil.test/")
@@ -281,6 +288,7 @@ async def test_a_refused_host_is_named_wherever_a_person_or_a_model_looks(daemon
     assert f"network: {why}" in logged
 
 
+@pytest.mark.slow
 async def test_a_tool_without_a_network_is_told_the_line_that_grants_one(daemon: RunningDaemon) -> None:
     for sandbox in ("strict", "baseline"):
         if sandbox == "baseline":
@@ -294,6 +302,7 @@ async def test_a_tool_without_a_network_is_told_the_line_that_grants_one(daemon:
         assert f"toolcell config set tool.net_fetch.network {value}\n\nURLError: " in outcome.text
 
 
+@pytest.mark.slow
 async def test_what_a_list_of_hosts_cannot_give_says_so(daemon: RunningDaemon) -> None:
     with web() as port:
         grant(daemon, "raw", [f"web.test:{port}", f"127.0.0.1:{port}"])
@@ -328,6 +337,7 @@ def closing_at_once() -> Generator[int]:
             serving.join()
 
 
+@pytest.mark.slow
 async def test_a_granted_host_that_is_down_is_told_as_that_and_not_as_a_refusal(
     daemon: RunningDaemon,
 ) -> None:
@@ -348,6 +358,7 @@ async def test_a_granted_host_that_is_down_is_told_as_that_and_not_as_a_refusal(
         assert "toolcell config set" not in outcome.text, outcome
 
 
+@pytest.mark.slow
 async def test_a_host_that_answers_wrongly_is_told_as_granted_and_connected(daemon: RunningDaemon) -> None:
     with closing_at_once() as port:
         grant(daemon, "secure", [f"web.test:{port}", f"127.0.0.1:{port}"])
@@ -369,6 +380,7 @@ async def test_a_failure_after_an_attempt_of_an_earlier_call_does_not_name_its_h
     assert failed.text == "KeyError: 'mine'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", ["baseline", "strict"])
 async def test_a_tool_with_the_whole_network_listens_only_where_its_profile_says_so(
     daemon: RunningDaemon, sandbox: str
@@ -388,6 +400,7 @@ async def test_a_tool_with_the_whole_network_listens_only_where_its_profile_says
     assert outcome.text == "served", outcome
 
 
+@pytest.mark.slow
 async def test_a_cell_with_a_network_of_its_own_may_serve_itself(daemon: RunningDaemon) -> None:
     outcome = await call(daemon, "serve")
     assert outcome.text == "served", outcome

@@ -42,6 +42,7 @@ async def text_of(session: Session, tool: str, **arguments: object) -> str:
     return outcome.text
 
 
+@pytest.mark.slow
 async def test_they_are_offered_where_they_are_switched_on_and_work_in_their_cells(
     daemon: RunningDaemon,
 ) -> None:

@@ -60,6 +60,7 @@ def assert_failed(outcome: Outcome, text: str) -> None:
     assert text in outcome.text
 
 
+@pytest.mark.slow
 async def test_the_tools_of_a_file_are_described_and_called(daemon: RunningDaemon) -> None:
     write(plugins(daemon), shell(f"{SHOW} {{{{a}}}} --b={{{{b}}}}", "a", "b", name="list-todos"))
     async with daemon.connect() as session:
@@ -76,6 +77,7 @@ async def test_the_tools_of_a_file_are_described_and_called(daemon: RunningDaemo
         ]
 
 
+@pytest.mark.slow
 async def test_no_hostile_value_leaves_its_argument_in_a_cell(daemon: RunningDaemon) -> None:
     names = [f"v{number}" for number in range(50)]
     write(plugins(daemon), shell(" ".join([SHOW, *(f"{{{{{name}}}}}" for name in names)]), *names))
@@ -88,6 +90,7 @@ async def test_no_hostile_value_leaves_its_argument_in_a_cell(daemon: RunningDae
     assert sorted(daemon.project.rglob("*")) == before
 
 
+@pytest.mark.slow
 async def test_a_tool_s_failures_are_tool_errors_and_wrong_arguments_do_not_run_it(
     daemon: RunningDaemon,
 ) -> None:
@@ -105,6 +108,7 @@ async def test_a_tool_s_failures_are_tool_errors_and_wrong_arguments_do_not_run_
         assert (wrong.kind, wrong.ran) == ("invalid_arguments", False)
 
 
+@pytest.mark.slow
 async def test_a_program_that_takes_too_long_is_killed_with_what_it_started(daemon: RunningDaemon) -> None:
     write(plugins(daemon), shell("sh -c 'sleep 3600 & sleep 3600'", timeout=200))
     async with daemon.connect() as session:
@@ -112,6 +116,7 @@ async def test_a_program_that_takes_too_long_is_killed_with_what_it_started(daem
     assert outcome.kind == "timed_out", outcome
 
 
+@pytest.mark.slow
 async def test_a_bad_entry_is_a_problem_and_the_others_work(daemon: RunningDaemon) -> None:
     write(plugins(daemon), shell("echo a | cat", name="piped"), shell("echo fine", name="good"))
     write(plugins(daemon), entry(SHELL, name="other"), name="other")
@@ -128,6 +133,7 @@ async def test_a_bad_entry_is_a_problem_and_the_others_work(daemon: RunningDaemo
         assert (refused.kind, refused.cause) == ("refused", "broken_tool")
 
 
+@pytest.mark.slow
 async def test_a_name_that_another_file_has_is_rejected(daemon: RunningDaemon) -> None:
     daemon.tool("it", 'from toolcell import tool\n\n@tool\ndef it() -> str:\n    return "python"\n')
     write(plugins(daemon), shell("echo json"), shell("echo json", name="other"))
@@ -138,6 +144,7 @@ async def test_a_name_that_another_file_has_is_rejected(daemon: RunningDaemon) -
         assert await text_of(session, "other") == "json\n"
 
 
+@pytest.mark.slow
 async def test_a_file_that_breaks_keeps_its_tools_until_it_is_mended(daemon: RunningDaemon) -> None:
     path = write(plugins(daemon), shell("echo one"))
     changed = asyncio.Event()
@@ -298,6 +305,7 @@ async def test_a_file_is_read_below_its_base_and_no_link_leads_out_of_it(daemon:
         assert_failed(await session.call("read", {"path": "big.txt"}), "big.txt has 101 bytes")
 
 
+@pytest.mark.slow
 async def test_only_a_shell_tool_may_start_programs(daemon: RunningDaemon) -> None:
     read = {"type": "file-read", "basePath": "."}
     fetch = {"type": "http", "url": "http://a.test/"}
@@ -315,6 +323,7 @@ async def test_only_a_shell_tool_may_start_programs(daemon: RunningDaemon) -> No
         assert_failed(await session.call("code"), "PermissionError")
 
 
+@pytest.mark.slow
 async def test_a_base_outside_of_the_project_is_held_by_the_cell(confining: RunningDaemon) -> None:
     elsewhere = confining.directory / "elsewhere"
     elsewhere.mkdir(exist_ok=True)

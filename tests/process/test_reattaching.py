@@ -391,6 +391,7 @@ async def test_another_process_resumes_with_the_token(daemon: RunningDaemon) -> 
     assert (daemon.project / "ran").read_text() == "once "
 
 
+@pytest.mark.slow
 async def test_a_call_that_ended_between_two_processes_has_its_outcome(daemon: RunningDaemon) -> None:
     daemon.tool("waiting", WAITING)
     async with another_client(daemon, "waiting") as (_, token):
@@ -403,6 +404,7 @@ async def test_a_call_that_ended_between_two_processes_has_its_outcome(daemon: R
     assert (outcome.kind, outcome.text) == (Kind.ok, "done")
 
 
+@pytest.mark.slow
 async def test_a_question_that_died_with_its_client_is_put_to_the_next(daemon: RunningDaemon) -> None:
     daemon.tool("asking", ASKING)
     (daemon.project / "go").touch()
@@ -495,6 +497,7 @@ async def until_sleepers_are(count: int) -> None:
         await asyncio.sleep(0.01)  # processes start and end without a notification
 
 
+@pytest.mark.slow
 async def test_a_killed_daemon_takes_its_cells_along_and_its_clients_are_told(daemon: RunningDaemon) -> None:
     daemon.tool("children", CHILDREN)
     daemon.tool("waiting", WAITING)

@@ -112,6 +112,7 @@ async def whole(session: Session, output_id: str) -> bytes:
     return read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["returns", "returns_returns_later"])
 async def test_every_value_ends_as_text_and_details(daemon: RunningDaemon, tool: str) -> None:
     install(daemon, "returns")
@@ -144,6 +145,7 @@ async def test_a_coroutine_is_awaited_once_and_not_twice(daemon: RunningDaemon) 
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["raises", "raises_raises_later"])
 async def test_every_exception_ends_as_its_class_and_message(daemon: RunningDaemon, tool: str) -> None:
     install(daemon, "raises")
@@ -158,6 +160,7 @@ async def test_every_exception_ends_as_its_class_and_message(daemon: RunningDaem
         assert len(workers) == 1
 
 
+@pytest.mark.slow
 async def test_what_a_tool_says_of_its_failure_keeps_its_details(daemon: RunningDaemon) -> None:
     install(daemon, "raises")
     install(daemon, "returns")
@@ -186,6 +189,7 @@ async def test_the_traceback_is_for_the_log_and_not_for_the_model(daemon: Runnin
     assert "/home/ann/secret/token.txt" in told
 
 
+@pytest.mark.slow
 async def test_pictures_and_links_stand_among_the_text_in_their_order(daemon: RunningDaemon) -> None:
     install(daemon, "returns")
 
@@ -208,6 +212,7 @@ async def test_pictures_and_links_stand_among_the_text_in_their_order(daemon: Ru
         assert others == [Text(f"[image of {9 * MIB + 8} bytes left out: too large]")] * 2
 
 
+@pytest.mark.slow
 async def test_a_result_that_names_its_parts_keeps_them(daemon: RunningDaemon) -> None:
     install(daemon, "returns")
 
@@ -218,6 +223,7 @@ async def test_a_result_that_names_its_parts_keeps_them(daemon: RunningDaemon) -
         assert (await session.call("returns", {"kind": "much_metadata"})).metadata == {"left_out": True}
 
 
+@pytest.mark.slow
 async def test_a_long_text_is_clipped_and_kept_whole(daemon: RunningDaemon) -> None:
     install(daemon, "returns")
     text = "0123456789abcde\n" * (15 * MIB // 16)

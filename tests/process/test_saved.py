@@ -100,6 +100,7 @@ async def test_a_call_runs_what_was_saved_before_it(
             assert await text_of(session) == word
 
 
+@pytest.mark.slow
 async def test_a_call_runs_what_was_saved_before_it_into_what_its_tool_imports(daemon: RunningDaemon) -> None:
     before = "import sys\ntry:\n    from _words.deep import WORD\nexcept ImportError:\n    WORD = 'none'\n"
     file = daemon.tool("say", says("", before=before).replace('""', "WORD"))
@@ -112,6 +113,7 @@ async def test_a_call_runs_what_was_saved_before_it_into_what_its_tool_imports(d
         assert await text_of(session) == "two"
 
 
+@pytest.mark.slow
 async def test_a_tool_that_was_saved_just_now_can_be_called_and_one_that_was_removed_cannot(
     daemon: RunningDaemon,
 ) -> None:
@@ -145,6 +147,7 @@ async def test_a_tool_of_the_user_s_that_is_a_link_is_run_as_its_file_was_saved(
         assert await text_of(session) == "two"
 
 
+@pytest.mark.slow
 async def test_links_that_lead_nowhere_hide_no_edit_of_another_one(daemon: RunningDaemon) -> None:
     mine = daemon.directory / ".config" / "toolcell" / "tools"
     mine.mkdir(parents=True)
@@ -169,6 +172,7 @@ async def test_an_edit_after_the_session_was_opened_and_before_its_first_call_is
         assert await text_of(session) == "two"
 
 
+@pytest.mark.slow
 async def test_a_call_that_waits_for_what_was_saved_can_be_aborted_and_times_out(
     daemon: RunningDaemon,
 ) -> None:
@@ -242,6 +246,7 @@ async def test_a_file_that_is_written_without_pause_stops_no_call(daemon: Runnin
         assert await text_of(session) == "end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("events", [10_000, 40_000])  # the kernel keeps 16384
 async def test_a_full_queue_of_events_hides_no_edit(daemon: RunningDaemon, events: int) -> None:
     file = daemon.tool("say", says("one"))
@@ -260,6 +265,7 @@ async def test_a_full_queue_of_events_hides_no_edit(daemon: RunningDaemon, event
             assert (await call).text == "two"
 
 
+@pytest.mark.slow
 async def test_a_file_that_an_edit_breaks_is_told_beside_each_result_of_its_older_version(
     daemon: RunningDaemon,
 ) -> None:

@@ -168,6 +168,7 @@ async def test_a_service_that_nobody_waits_for_is_cancelled_with_the_call(
         await ended.wait()
 
 
+@pytest.mark.slow
 async def test_calls_that_start_calls_end_at_a_depth_also_through_other_sessions(
     served: RunningDaemon,
 ) -> None:

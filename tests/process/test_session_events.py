@@ -136,6 +136,7 @@ async def test_a_handler_that_asks_hangs_or_dies_loses_its_worker_only(daemon: R
     assert daemon.status().sessions == 0
 
 
+@pytest.mark.slow
 async def test_a_file_that_comes_or_changes_later_hears_the_start_then(daemon: RunningDaemon) -> None:
     async with daemon.connect() as session:
         daemon.tool("hears", HEARS)
@@ -208,6 +209,7 @@ async def test_the_client_says_what_there_is_not(daemon: RunningDaemon) -> None:
             session.tell("tree", {"a": Path()})
 
 
+@pytest.mark.slow
 async def test_a_secret_in_a_failure_is_in_no_log(daemon: RunningDaemon) -> None:
     file = daemon.directory / "token"
     file.write_text("hunter2-0123456789\n")

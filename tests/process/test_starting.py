@@ -108,6 +108,7 @@ async def test_a_session_whose_daemon_is_stopped_goes_on_with_the_next(place: Pl
             first = second
 
 
+@pytest.mark.slow
 async def test_a_lock_file_that_names_a_living_stranger_is_no_obstacle(place: Place) -> None:
     place.run.mkdir(mode=0o700)
     (place.run / "daemon.lock").write_text(f"{os.getpid()}\n")  # the lock counts, and not the number
@@ -118,6 +119,7 @@ async def test_a_lock_file_that_names_a_living_stranger_is_no_obstacle(place: Pl
     assert place.daemon_pid != os.getpid()
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_cannot_start_says_why(place: Place) -> None:
     config = place.config
     config.write_text("[daemon]\nworkerz = 3\n")
@@ -133,6 +135,7 @@ async def test_a_daemon_that_cannot_start_says_why(place: Place) -> None:
     assert "toolcell serve" not in told  # it would fail in the same way
 
 
+@pytest.mark.slow
 async def test_a_directory_that_others_can_enter_is_not_used(place: Place) -> None:
     place.run.mkdir(mode=0o755)
 
@@ -168,6 +171,7 @@ async def test_a_lock_file_that_is_a_fifo_is_said_so(place: Place) -> None:
     (place.run / "daemon.lock").unlink()  # it is read when the test has ended
 
 
+@pytest.mark.slow
 async def test_a_state_directory_that_others_can_write_in_is_not_used(place: Place) -> None:
     """What is trusted is written down there, and a planted link would have the log written elsewhere."""
     state = place.directory / ".local" / "state" / "toolcell"

@@ -41,6 +41,7 @@ async def begun(call: Call) -> Call:
     raise AssertionError("it has ended")
 
 
+@pytest.mark.slow
 async def test_a_quarantined_file_has_no_new_calls_and_what_runs_of_it_goes_on(daemon: RunningDaemon) -> None:
     path, before = str(daemon.tool("q", WAITS)), daemon.status().quarantined
     async with daemon.connect() as session, daemon.operate() as operator:
@@ -68,6 +69,7 @@ async def test_a_quarantined_file_has_no_new_calls_and_what_runs_of_it_goes_on(d
         await running
 
 
+@pytest.mark.slow
 async def test_a_file_in_quarantine_comes_back_with_new_code_or_by_its_path(daemon: RunningDaemon) -> None:
     path = daemon.tool("r", WAITS)
     async with daemon.connect() as session, daemon.operate() as operator:
@@ -146,6 +148,7 @@ async def test_a_drained_daemon_refuses_new_calls_ends_running_ones_and_serves_a
         assert (status.state, status.HasField("drained")) == ("serving", False)
 
 
+@pytest.mark.slow
 async def test_who_waits_for_a_drain_is_told_that_it_was_ended(daemon: RunningDaemon) -> None:
     daemon.tool("d", WAITS)
     async with daemon.connect() as session, daemon.operate() as operator:

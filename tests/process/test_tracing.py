@@ -46,6 +46,7 @@ def named(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
     return found
 
 
+@pytest.mark.slow
 async def test_a_call_is_a_span_with_its_queue_and_its_run_and_the_tool_knows_the_trace(
     daemon: RunningDaemon, spans: InMemorySpanExporter
 ) -> None:

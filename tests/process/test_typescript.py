@@ -747,6 +747,7 @@ export default (pi) => ({
 """
 
 
+@pytest.mark.slow
 async def test_a_tool_asks_where_somebody_answers(daemon: RunningDaemon) -> None:
     asked: list[str] = []
 

@@ -38,6 +38,7 @@ async def test_scripts_metadata_and_other_languages_are_never_run(daemon: Runnin
     assert not list(daemon.project.rglob("ran"))
 
 
+@pytest.mark.slow
 async def test_what_a_file_puts_in_place_of_modules_does_no_harm(daemon: RunningDaemon) -> None:
     daemon.tool(
         "odd",

@@ -71,6 +71,7 @@ def test_one_file_is_written_once_and_deleted_again(home: Path, words: tuple[str
     assert shown == (0o644 if words else 0o600)
 
 
+@pytest.mark.slow
 def test_a_file_names_no_path_of_the_machine_unless_it_has_to(home: Path) -> None:
     (home / "bin").mkdir()
     (home / "bin" / "toolcell").symlink_to(BESIDE / "toolcell")
@@ -85,6 +86,7 @@ def test_a_file_names_no_path_of_the_machine_unless_it_has_to(home: Path) -> Non
         assert not any(str(place) in (home / file).read_text() for place in (home, BESIDE, ROOT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [WITH, WITHOUT], ids=["an activated environment", "no PATH to it"])
 def test_a_users_file_names_the_path_where_the_next_shell_may_not_find_the_command(
     home: Path, path: str
@@ -100,6 +102,7 @@ def test_another_socket_and_another_configuration_directory_are_used(home: Path)
     assert f'"socket": "{home}/project/d.sock"' in file.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--remove",)])
 def test_a_file_of_another_program_stays(home: Path, words: tuple[str, ...]) -> None:
     run(home, "install")
@@ -141,6 +144,7 @@ def test_a_link_in_place_of_a_projects_directory_is_not_followed(home: Path) -> 
     assert not (home / "toolcell.js").exists()
 
 
+@pytest.mark.slow
 def test_other_files_of_the_directory_stay_when_it_is_deleted(home: Path) -> None:
     run(home, "install")
     other = home / USERS.replace("toolcell", "other")
@@ -157,6 +161,7 @@ def test_the_path_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.PLUGIN.exists()
 
 
+@pytest.mark.slow
 def test_the_plugin_is_found_without_what_only_the_bridge_needs() -> None:
     code = "import sys, toolcell.adapters.opencode.entry; sys.exit('httpx2' in sys.modules or 'grpc' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], timeout=SECONDS_MAX, check=False)
@@ -179,6 +184,7 @@ def test_a_link_on_the_way_to_the_file_of_a_project_is_not_followed(home: Path, 
         assert (home / USERS).read_text() == kept
 
 
+@pytest.mark.slow
 def test_no_directory_is_made_behind_a_link_of_a_project(home: Path) -> None:
     (home / "project" / ".opencode").symlink_to(home / ".config")
     assert run(home, "install", "--project").returncode == Exit.USAGE

@@ -16,6 +16,7 @@ def test_an_unknown_kind_names_those_there_are(project: Project) -> None:
     assert "Take one of: python, json, factory, fastmcp, typescript" in done.err
 
 
+@pytest.mark.slow
 def test_a_python_tool_is_that_of_init(project: Project) -> None:
     done = project.run("new", "python")
     assert (done.code, done.err) == (0, "")
@@ -92,6 +93,7 @@ def test_nothing_is_written_into_a_directory_that_is_a_planted_link(project: Pro
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_json_file_that_is_there_stays(project: Project) -> None:
     project.run("new", "json", "mine")
     written = project.directory / ".toolcell" / "plugins" / "mine.json"
@@ -115,6 +117,7 @@ def test_a_json_file_anywhere_is_checked_and_called_by_its_path(project: Project
     assert "tools[0] (mine-find): handler.command: has the shell operator '|'" in checked.out
 
 
+@pytest.mark.slow
 def test_a_name_that_is_none_is_refused(project: Project) -> None:
     for name in ("_mine", ".json", "a b", "a__b", "x" * 50):
         assert project.run("new", "json", name).code == 2

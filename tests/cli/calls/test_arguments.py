@@ -85,6 +85,7 @@ def test_any_text_arrives_as_it_was_written(text: str) -> None:
     assert parsed(f"text={text}") == {"text": text}
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_any_json_arrives_as_it_was_written(value: object) -> None:
     assert parsed(f"any:={json.dumps(value)}") == {"any": value}

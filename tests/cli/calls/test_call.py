@@ -150,6 +150,7 @@ def test_a_wrong_command_line_exits_with_2_and_runs_nothing(here: Project) -> No
     assert [call for call in listed if call["directory"] == str(here.directory)] == []
 
 
+@pytest.mark.slow
 def test_json_is_the_outcome_and_events_come_one_a_line(here: Project) -> None:
     outcome = here.run("call", "t_talk", "--json").json("call")
     assert (outcome["tool"], outcome["kind"], outcome["metadata"]) == (
@@ -166,6 +167,7 @@ def test_json_is_the_outcome_and_events_come_one_a_line(here: Project) -> None:
     assert (failed.code, failed.err, failed.json("call")["kind"]) == (1, "", "tool_error")
 
 
+@pytest.mark.slow
 def test_arguments_come_from_files_and_stdin(here: Project) -> None:
     (here.directory / "all.json").write_text('{"a": 1, "b": 1}')
     assert here.run("call", "t_add", "--args", "@all.json", "b=41").out == "42\n"
@@ -197,6 +199,7 @@ def test_an_output_that_was_cut_is_read_whole_and_in_ranges(here: Project) -> No
     assert here.run("output", "o-0000", "--json").json("error")["error"]["code"] == "unknown_output"
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_had_enough_is_no_failure(here: Project) -> None:
     handle = here.run("call", "t_big", "lines=100000", "--json").json("call")["output"]["id"]
     command = f'set -o pipefail; "{sys.executable}" -m toolcell.cli output {handle} | head -n 1'

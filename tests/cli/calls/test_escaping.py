@@ -105,6 +105,7 @@ def test_the_story_of_a_call_has_no_control_characters(here: Project) -> None:
         assert forbidden(screen.text) == []
 
 
+@pytest.mark.slow
 def test_a_question_has_no_control_characters(here: Project) -> None:
     with here.screen("call", "says", "asks:=true") as screen:
         screen.until("[y]es, [N]o, [a]lways? ")
@@ -114,6 +115,7 @@ def test_a_question_has_no_control_characters(here: Project) -> None:
     assert forbidden(screen.text) == []
 
 
+@pytest.mark.slow
 def test_an_output_that_was_cut_has_no_control_characters_on_a_terminal_and_is_exact_in_a_pipe(
     here: Project,
 ) -> None:
@@ -136,6 +138,7 @@ def test_an_output_that_was_cut_has_no_control_characters_on_a_terminal_and_is_e
     assert here.run_bytes(*words).startswith(HOSTILE.encode() + b"\n")
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_the_result_unchanged_and_json_escaped_but_equal(here: Project) -> None:
     assert here.run_bytes("call", "says", "--quiet").decode() == f"returned\tthis\n{HOSTILE}\n"
     printed = here.run_bytes("call", "says", "--quiet", "--json").decode()
@@ -143,6 +146,7 @@ def test_a_pipe_gets_the_result_unchanged_and_json_escaped_but_equal(here: Proje
     assert json.loads(printed)["content"][0]["text"] == f"returned\tthis\n{HOSTILE}"
 
 
+@pytest.mark.slow
 def test_tabs_and_lines_of_a_result_stay_on_a_terminal(here: Project) -> None:
     with here.screen("call", "says", "--quiet") as screen:
         assert screen.end() == 0

@@ -407,6 +407,7 @@ def test_both_roads_show_the_same_at_a_terminal(here: Project, case: str) -> Non
     assert short.out
 
 
+@pytest.mark.slow
 def test_the_history_of_a_call_is_printed_the_same(here: Project) -> None:
     here.run("call", "t_fail")
     call_id = json.loads(here.run("calls", "--json").out)["calls"][0]["call_id"]
@@ -618,6 +619,7 @@ def test_a_reader_that_has_had_enough_is_no_failure(here: Project) -> None:
         os.close(writing)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told(here: Project) -> None:
     with open("/dev/full", "w") as full:
         short, whole = (
@@ -628,6 +630,7 @@ def test_a_full_disk_is_told(here: Project) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_aborts_the_call_and_tells_how_it_ended(here: Project, number: signal.Signals) -> None:
     ends: list[Done] = []

@@ -519,6 +519,7 @@ ENTRY_KEYS: Final = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(HOSTS)), st.dictionaries(ENTRY_KEYS, json_values, max_size=8))
 def test_no_entry_is_read_into_anything_but_a_source_or_a_reason(key: str, entry: dict[str, Any]) -> None:

@@ -42,6 +42,7 @@ def test_a_reason_is_kept_in_the_audit(daemon: Project, action: str) -> None:
     assert "before" not in message
 
 
+@pytest.mark.slow
 def test_a_tool_without_workers_has_none_to_retire(daemon: Project) -> None:
     daemon.tool("greet", TOOL)
     assert daemon.run("restart", "greet").out == "0 workers retired.\n"

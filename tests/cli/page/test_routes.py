@@ -506,6 +506,7 @@ async def test_an_open_page_is_told_what_changes(page_daemon: RunningDaemon) -> 
             assert (await running)["kind"] == "aborted"
 
 
+@pytest.mark.slow
 async def test_the_page_says_that_the_daemon_is_gone_and_finds_the_next_one(
     page_daemon: RunningDaemon,
 ) -> None:

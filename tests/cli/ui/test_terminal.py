@@ -43,6 +43,7 @@ def shown(text: str) -> list[str]:
     return [re.split(r"\r\x1b\[K", line)[-1] for line in lines if line]
 
 
+@pytest.mark.slow
 def test_progress_is_one_line_that_is_rewritten_and_an_abort_says_how_it_ended(here: Project) -> None:
     with here.screen("call", "slow") as screen:
         screen.until("begins")
@@ -136,6 +137,7 @@ def test_an_open_question_can_be_aborted(here: Project) -> None:
         assert screen.end() == 130
 
 
+@pytest.mark.slow
 def test_yes_is_never_asked_and_quiet_shows_no_progress(here: Project) -> None:
     with here.screen("call", "slow_quick", "--yes", "--quiet") as screen:
         assert screen.end() == 0

@@ -204,6 +204,7 @@ async def test_files_that_hang_keep_those_of_other_directories_waiting_for_a_mom
         shop.opening.set()
 
 
+@pytest.mark.slow
 async def test_slow_files_are_bounded_and_give_their_places_back(shop: Shop) -> None:
     shop.closed = {"a"}
     async with asyncio.TaskGroup() as group:

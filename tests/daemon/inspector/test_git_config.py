@@ -115,6 +115,7 @@ for piece in [*string.printable, *map("".join, itertools.product('[]"\\\\\\n =#;
 """
 
 
+@pytest.mark.slow
 def test_no_text_takes_longer_than_its_length() -> None:
     subprocess.run([sys.executable, "-c", HOSTILE], timeout=100, check=True)
 

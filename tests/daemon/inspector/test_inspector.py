@@ -91,6 +91,7 @@ def test_it_is_confined_and_says_so() -> None:
     assert process.confinement() == (True, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [SLOW, CRASHES])
 def test_one_that_hangs_or_dies_costs_one_answer(replaced: Callable[[str], None], source: str) -> None:
     replaced(source)
@@ -126,6 +127,7 @@ def slow(raw):
 """
 
 
+@pytest.mark.slow
 def test_one_that_takes_long_loses_priority_and_is_not_kept(replaced: Callable[[str], None]) -> None:
     replaced(BUSY)
     before, ours = children(), os.getpriority(os.PRIO_PROCESS, 0)
@@ -154,6 +156,7 @@ def children() -> set[int]:
     }
 
 
+@pytest.mark.slow
 def test_one_that_wants_all_memory_is_refused_it(replaced: Callable[[str], None]) -> None:
     replaced(GREEDY)
     with pytest.raises(InspectionError, match="too much memory"):
@@ -167,6 +170,7 @@ def test_one_that_was_taken_over_can_only_answer(replaced: Callable[[str], None]
     assert len(tried) == 8
 
 
+@pytest.mark.slow
 def test_an_answer_of_another_type_or_size_is_none(replaced: Callable[[str], None]) -> None:
     replaced("def slow(raw):\n    return 'x' * 2**23\n")
     with pytest.raises(InspectionError):
@@ -209,6 +213,7 @@ print(process._idle[0].pid, flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_daemon_that_exits_leaves_no_inspector_to_be_reaped() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", LEAVES], capture_output=True, text=True, timeout=60, check=True

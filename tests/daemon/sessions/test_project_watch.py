@@ -151,6 +151,7 @@ def test_a_directory_that_was_made_read_only_keeps_nothing(watched: Watched) -> 
     assert not (watched.directory / ".envrc").exists()
 
 
+@pytest.mark.slow
 def test_a_pattern_counts_beyond_thousands_of_other_names(watched: Watched) -> None:
     for number in range(5000):
         (watched.directory / f"{number}.txt").touch()
