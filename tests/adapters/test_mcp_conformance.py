@@ -237,6 +237,7 @@ SCENARIOS: Final = [
 """Each scenario is in the gate, by the newest version of the protocol that has it."""
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(("version", "scenario"), SCENARIOS)
 def test_a_scenario_passes(suite: Suite, version: str, scenario: str) -> None:
     with tempfile.TemporaryDirectory(dir=suite.directory) as output:

@@ -27,7 +27,7 @@ from toolcell.adapters.mcp.stdio.wire import MODERN_VERSION, result
 from toolcell.adapters.mcp.tool_call import ToolCall
 from toolcell.adapters.pipes import LineTooLong
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("era")]
 
 TOOLS = '''
 import asyncio

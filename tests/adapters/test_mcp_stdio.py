@@ -38,7 +38,7 @@ from toolcell.adapters.pipes import LineTooLong
 from toolcell.client import Session
 from toolcell_proto.v1 import operator_pb2
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("era", "version")]
 
 TOOLS = '''
 from typing import TypedDict

@@ -62,6 +62,7 @@ def started(project: Project) -> Iterator[RunningDaemon]:
         daemon.stop()
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
@@ -231,6 +232,7 @@ main()
 """The command with a ^C at the import of a module."""
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",

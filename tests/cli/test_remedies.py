@@ -144,6 +144,7 @@ def test_each_place_that_makes_a_command_is_followed() -> None:
     assert makers() == FOLLOWED.keys()
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
@@ -184,6 +185,7 @@ def written(project: Project, source: str, code: str) -> None:
 NEXT = re.compile(r"^ *(?:Then: )?(toolcell (?:config set|trust) .*)$", re.MULTILINE)
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["user", "project", "trusted"])
 def test_a_variable_that_an_import_wants_is_given_by_the_commands_that_explain_names(
@@ -222,6 +224,7 @@ AT_IMPORT = {
 """What an import writes, and what is said of it."""
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", AT_IMPORT)
 def test_what_an_import_cannot_write_is_written_in_the_function_or_below_the_temporary_directory(

@@ -440,6 +440,7 @@ def linger(deadline, done, stopped):
 """
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "kind", "cause"),

@@ -101,6 +101,7 @@ def test_the_block_runs_outside_the_tree_the_session_and_the_group_of_its_starte
         os.close(write)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("block", "status", "text"),

@@ -53,6 +53,7 @@ def protect_no_more(daemon: RunningDaemon) -> None:
     daemon.reload()
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_tool_is_found_from_below_named_and_called(daemon: RunningDaemon, place: str) -> None:
@@ -103,6 +104,7 @@ async def test_each_flavour_has_its_limit_and_its_notice(
     assert by_lines.endswith(said)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_tool_plants_no_other_whatever_is_configured(daemon: RunningDaemon, place: str) -> None:
@@ -121,6 +123,7 @@ async def test_a_tool_plants_no_other_whatever_is_configured(daemon: RunningDaem
     assert not (daemon.project / place / "planted.py").exists()
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [".opencode/tools", ".claude/tools", ".codex/tools", ".omp/tools"])
 async def test_a_place_of_tools_that_a_tool_makes_is_not_there_after_the_call(

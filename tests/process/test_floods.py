@@ -78,6 +78,7 @@ def flooded(daemon: RunningDaemon) -> RunningDaemon:
     return daemon
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "arguments", "source", "size", "expected"),

@@ -97,6 +97,7 @@ async def serve_others(session: Session) -> float:
         return longest
 
 
+@pytest.mark.sampled("apart")
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True], ids=["one session", "a session each"])
 @pytest.mark.parametrize("sandbox", ["none", "baseline", "strict"])

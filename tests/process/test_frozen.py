@@ -41,6 +41,7 @@ def stopped(daemon: RunningDaemon) -> Generator[None]:
         os.kill(daemon.pid, signal.SIGCONT)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("whose", ["call", "session", "tool", "tool within the call", "configuration"])
 async def test_a_call_ends_at_its_limit_where_the_daemon_is_stopped(

@@ -209,6 +209,7 @@ HOSTILE_BEFORE = {
 }
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE_BEFORE)
 async def test_a_hook_that_misbehaves_before_a_call_refuses_it(tools: RunningDaemon, name: str) -> None:
@@ -242,6 +243,7 @@ HOSTILE_AFTER = {
 }
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE_AFTER)
 async def test_a_hook_that_misbehaves_after_a_call_withholds_its_result(
@@ -395,6 +397,7 @@ async def test_a_hook_changes_definitions_as_the_catalog_shows_them(tools: Runni
         assert (await session.call("write", {"path": "x"})).text == "wrote '' to x"
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "body",

@@ -211,6 +211,7 @@ async def problems(daemon: RunningDaemon) -> str:
         return "\n".join(problem.message for problem in session.catalog.problems)
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 async def test_what_the_cell_refuses_at_the_import_is_named_as_in_a_call(

@@ -85,6 +85,7 @@ def test_a_daemon_starts_with_the_configuration_that_had_no_mistake(
         run("toolcell.cli", "stop")
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "text",
     [

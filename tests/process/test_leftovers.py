@@ -144,6 +144,7 @@ async def test_a_worker_that_works_after_its_result_is_ended_and_the_log_says_wh
     assert "idle, after its result: it used " in daemon.log.read_text()
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("left", "count"),

@@ -164,6 +164,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sampled("metrics")
 @pytest.mark.slow
 @pytest.mark.parametrize("metrics", ["socket", "port"], indirect=True)
 async def test_what_is_no_such_request_is_refused_and_the_next_is_answered(
@@ -183,6 +184,7 @@ async def test_what_is_no_such_request_is_refused_and_the_next_is_answered(
     assert server.get("/healthz")[0] == 200
 
 
+@pytest.mark.sampled("metrics")
 @pytest.mark.slow
 @pytest.mark.parametrize("metrics", ["socket", "port"], indirect=True)
 async def test_a_page_that_was_led_here_by_a_name_of_its_own_reads_nothing(

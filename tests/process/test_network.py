@@ -159,6 +159,7 @@ async def call(daemon: RunningDaemon, tool: str, **arguments: Any) -> Outcome:
         return await session.call(f"net_{tool}", arguments)
 
 
+@pytest.mark.sampled("sandbox")
 @pytest.mark.slow
 @pytest.mark.parametrize("sandbox", ["none", "baseline", "strict"])
 async def test_the_whole_network_is_the_hosts_in_every_profile(daemon: RunningDaemon, sandbox: str) -> None:

@@ -7,7 +7,7 @@ from tests.daemons import RunningDaemon
 
 from toolcell.client import Outcome
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("sandbox")]
 
 HEAD = """
 import concurrent.futures, multiprocessing

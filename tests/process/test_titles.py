@@ -34,6 +34,7 @@ def titled(daemon: RunningDaemon, wanted: str) -> list[psutil.Process]:
     return [process for process in below if process.is_running() and title(process) == wanted]
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "isolation", "above"),

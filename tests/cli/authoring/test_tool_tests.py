@@ -175,6 +175,7 @@ def test_pytest_runs_them_where_the_environment_has_it(project: Project) -> None
     assert (done.code, done.out) == (0, "lint: 1 passed (.toolcell/tools/tests/lint_test.py)\n")
 
 
+@pytest.mark.sampled("tool")
 @pytest.mark.parametrize("tool", [LINT, WITHOUT_PYTEST + LINT], ids=["pytest", "functions"])
 def test_a_run_that_does_not_come_to_its_end_has_failed(project: Project, tool: str) -> None:
     for text, kind in {
@@ -192,6 +193,7 @@ def test_a_run_that_does_not_come_to_its_end_has_failed(project: Project, tool: 
         assert not found["passed"]
 
 
+@pytest.mark.sampled("tool")
 @pytest.mark.parametrize("tool", [LINT, WITHOUT_PYTEST + LINT], ids=["pytest", "functions"])
 def test_an_interrupt_aborts_the_run(project: Project, tool: str) -> None:
     write(
@@ -365,6 +367,7 @@ def test_test_files_are_neither_tools_nor_problems(project: Project) -> None:
     ]
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -8,6 +8,7 @@ from tests.cli.conftest import Project
 DURATION = 'soon is no duration; write seconds, or "500ms", "90s", "5m", "2h", "7d".'
 
 
+@pytest.mark.sampled(one_in=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message", "command"),

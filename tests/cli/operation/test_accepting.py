@@ -9,6 +9,7 @@ import pytest
 from tests.cli.conftest import Project
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", ["outer", "outer/project"])
 def test_a_directory_that_others_can_write_is_trusted_once_it_is_accepted_as_advised(

@@ -82,6 +82,7 @@ def test_a_result_keeps_its_words_on_a_narrow_terminal(scene: Scene, staged: Pro
         assert words_of(screen_lines(wide.text)) - words_of(lines) == set()
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["doctor", "calls", "tools NAME", "tools UNKNOWN"])
 def test_without_colours_no_style_is_printed(name: str, staged: Project) -> None:

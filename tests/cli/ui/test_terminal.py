@@ -112,6 +112,7 @@ def test_a_second_interrupt_leaves_at_once_and_the_daemon_ends_the_call(here: Pr
     assert call["state"] in ("aborting", "ended")
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "code", "last"), [("y\n", 0, "done"), ("a\n", 0, "done"), ("\n", 3, ""), ("no\n", 3, "")]

@@ -233,6 +233,7 @@ PIECES = (b"\n", b"[", b"{", b'"', b"'", b"\\", b"#", b"=", b".", b"a.", b"[a]\n
 SIZES = {"git_config": 2**18, "git_file": 2**18, "npm_manifest": 2**20, "npm_settings": 2**20, "python_environment": 2**16, "script_block": 2**20, "toml": 2**16}  # fmt: skip
 
 
+@pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SIZES))
 def test_no_content_of_the_largest_size_takes_a_second(name: str) -> None:

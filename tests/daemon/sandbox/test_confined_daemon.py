@@ -8,7 +8,7 @@ import json
 import pytest
 from tests.daemons import RunningDaemon
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.sampled("daemon")]
 
 
 @pytest.fixture(params=["baseline", "strict"])

@@ -25,7 +25,7 @@ from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import CellLimits, Enclosure, SandboxPolicy
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sampled("enclosure")]
 
 HEAD = """
 import json, os, socket, subprocess, tempfile

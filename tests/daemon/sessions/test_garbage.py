@@ -48,6 +48,7 @@ async def run(stage: Stage, line: Line, tool: str, number: int, *, aborted: bool
     stage.calls.clear()
 
 
+@pytest.mark.sampled("aborted")
 @pytest.mark.slow
 @pytest.mark.parametrize("aborted", [False, True], ids=["reported", "aborted"])
 @pytest.mark.parametrize("tool", STATES)
