@@ -19,6 +19,7 @@ SHARED = {
     "bash-completion/completions/toolcell": "docs/completion/toolcell.bash",
     "fish/vendor_completions.d/toolcell.fish": "docs/completion/toolcell.fish",
     "systemd/user/toolcelld.service": "systemd/toolcelld.service",
+    "systemd/user/toolcelld.socket": "systemd/toolcelld.socket",
     "toolcell/systemd/system.conf": "systemd/system.conf",
     "toolcell/systemd/template.conf": "systemd/template.conf",
     "zsh/site-functions/_toolcell": "docs/completion/toolcell.zsh",

@@ -52,7 +52,15 @@ def machine_file(address: str) -> str:
 
 
 def answers(socket: str) -> bool:
-    """Return whether a daemon listens on a socket; a connection to a local socket succeeds or fails at once."""
+    """Return whether a daemon listens on a socket.
+
+    One without a token beside it is systemd's, which starts a daemon for each connection: it is not asked.
+    """
+    return os.path.exists(agent_token_path(socket)) and listens(socket)
+
+
+def listens(socket: str) -> bool:
+    """Return whether a process listens on a socket; a connection to a local socket succeeds or fails at once."""
     import socket as sockets  # late: it takes longer to import than this module, and only this function needs it
 
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:

@@ -386,6 +386,7 @@ SYS_PIDFD_GETFD: Final = 438
 SYS_RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276}.get(os.uname().machine, -1)
 SYS_MOVE_MOUNT: Final = 429
 SYS_MOUNT_SETATTR: Final = 442
+RENAME_EXCHANGE: Final = 2
 AT_FDCWD: Final = -100
 AT_EMPTY_PATH: Final = 0x1000
 AT_RECURSIVE: Final = 0x8000

@@ -25,6 +25,7 @@ from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.detach import detached
 from toolcelld.pollers import older_pollers
 from toolcelld.runtime_directory import AccessError, AlreadyRunning, RuntimeDirectory
+from toolcelld.systemd.activation import PassedError, dismiss, passed
 from toolcelld.worker.zygote.launch import launch
 
 if TYPE_CHECKING:
@@ -38,10 +39,23 @@ def main() -> None:
     """Serve until told to stop. Exits 0 when another daemon serves already: it is as good."""
     arguments = _parser().parse_args()
     with detached() if arguments.detach else contextlib.nullcontext(lambda: None) as on_serving:
-        _serve(arguments, on_serving)
+        socket = os.path.abspath(arguments.socket or _paths.socket_path())
+        try:
+            listener = passed(os.environ, os.getpid(), socket)
+        except PassedError as error:
+            sys.exit(_report(error, EXIT_UNAVAILABLE))
+        with listener or contextlib.nullcontext():
+            try:
+                _serve(arguments, RuntimeDirectory(socket, listener), on_serving)
+            except SystemExit:
+                if listener is not None:
+                    dismiss(listener)
+                raise
 
 
-def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> None:
+def _serve(
+    arguments: argparse.Namespace, runtime_directory: RuntimeDirectory, on_serving: Callable[[], None]
+) -> None:
     umask = os.umask(0o077)  # that of the user is for what tools make
     state = os.path.abspath(arguments.state or _paths.state_directory())
     try:
@@ -55,12 +69,11 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
         mended = "name another with --state or XDG_STATE_HOME"
         message = f"the state directory {state} cannot be used: {error.strerror}; {mended}"
         sys.exit(_report(OSError(message), EXIT_UNAVAILABLE))
-    runtime_directory = RuntimeDirectory(os.path.abspath(arguments.socket or _paths.socket_path()))
     try:
         runtime_directory.take()
     except AlreadyRunning as other:
         print(other, file=sys.stderr)
-        return
+        sys.exit(0)
     except AccessError as error:
         sys.exit(_report(error, EXIT_UNAVAILABLE))
     try:

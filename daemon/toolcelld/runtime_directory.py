@@ -5,6 +5,9 @@ the socket is bound and held for life, because a second gRPC server would take o
 word. A stale socket or lock file is no obstacle: the kernel dropped the lock with the process that held it.
 A daemon that stops leaves its socket before its lock, and its clients start the next one as soon as their streams end;
 so a daemon that finds the lock held waits for the lock or for an answer on the socket.
+
+Where systemd has passed a socket (`systemd.activation`), the server binds its own beside, as gRPC takes no other, and the two
+exchange names while it serves. A daemon that was killed leaves the passed one under its other name to the next daemon.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import contextlib
 import fcntl
 import os
 import secrets
+import socket as sockets
 import stat
 import time
 from typing import Final
 
 from toolcell import _paths
+from toolcelld import linux
 
 TOKEN_BYTES: Final = 32
 LOCK_SECONDS_MAX: Final = 15.0
@@ -34,10 +39,20 @@ class AlreadyRunning(Exception):
 
 
 class RuntimeDirectory:
-    """The runtime directory of a running daemon: its lock, its tokens, its socket's path."""
+    """The runtime directory of a running daemon: its lock, its tokens, its socket's path.
 
-    def __init__(self, socket: str) -> None:
+    Args:
+        socket: The path of the socket.
+        passed: The socket that has it, if systemd has passed one. Default: none.
+    """
+
+    def __init__(self, socket: str, passed: sockets.socket | None = None) -> None:
         self.socket = socket
+        self.passed = passed
+        self.bound = socket if passed is None else f"{socket}.own"
+        """Where the server binds."""
+        self._aside = f"{socket}.passed"
+        self._shown = False
         self._lock = -1
         self.agent_token = ""
         self.operator_token = ""
@@ -45,7 +60,7 @@ class RuntimeDirectory:
     def take(self) -> None:
         """Make the directory ours, take the lock, write new tokens. Raises `AccessError`, `AlreadyRunning`."""
         directory = os.path.dirname(self.socket)
-        if len(os.fsencode(self.socket)) > 100:  # sun_path has 108 bytes, and gRPC adds to it
+        if len(os.fsencode(self.bound)) > 100:  # sun_path has 108 bytes, and gRPC adds to it
             raise AccessError(
                 f"{self.socket} is too long for a unix socket; set TOOLCELL_SOCKET to a shorter path"
             )
@@ -66,9 +81,20 @@ class RuntimeDirectory:
         self._wait_for_lock()
         os.truncate(self._lock, 0)
         os.write(self._lock, f"{os.getpid()}\n".encode())
-        _unlink(self.socket)  # no daemon serves it: this one holds the lock
+        self._clear()
         self.agent_token = _write_token(_paths.agent_token_path(self.socket))
         self.operator_token = _write_token(_paths.operator_token_path(self.socket))
+
+    def _clear(self) -> None:
+        """Remove the sockets of an earlier daemon, as none serves: this one holds the lock."""
+        if self.passed is None:
+            _unlink(self.socket)
+            return
+        for path in (self._aside, self.bound):
+            if _paths.listens(path):
+                os.rename(path, self.socket)
+            else:
+                _unlink(path)
 
     def _wait_for_lock(self) -> None:
         deadline = time.monotonic() + LOCK_SECONDS_MAX
@@ -76,7 +102,7 @@ class RuntimeDirectory:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                serves = _paths.answers(self.socket)
+                serves = self.passed is None and _paths.answers(self.socket)
                 if serves or time.monotonic() >= deadline:
                     os.close(self._lock)
                     self._lock = -1
@@ -86,16 +112,36 @@ class RuntimeDirectory:
                 return
             time.sleep(LOOK_SECONDS)
 
+    def show(self) -> bool:
+        """Give the server's socket its name; False where the passed one has lost it. Raises OSError."""
+        self._shown = True
+        here = linux.AT_FDCWD
+        try:
+            linux.rename(here, self.bound, here, self.socket, linux.RENAME_EXCHANGE)
+        except FileNotFoundError:
+            os.rename(self.bound, self.socket)
+            return False
+        os.rename(self.bound, self._aside)
+        return True
+
+    def withdraw(self) -> None:
+        """Remove the tokens, by which clients know that a daemon runs, and what has the name of the socket."""
+        _unlink(_paths.agent_token_path(self.socket))
+        _unlink(_paths.operator_token_path(self.socket))
+        if self.passed is None:
+            _unlink(self.socket)
+        elif self._shown:
+            self._shown = False
+            try:
+                os.rename(self._aside, self.socket)
+            except OSError:
+                _unlink(self.socket)
+
     def leave(self) -> None:
         """Remove what is ours; the lock file stays, as removing it would let two hold it."""
         if self._lock == -1:
             return
-        for path in (
-            self.socket,
-            _paths.agent_token_path(self.socket),
-            _paths.operator_token_path(self.socket),
-        ):
-            _unlink(path)
+        self.withdraw()
         os.close(self._lock)
         self._lock = -1
 

@@ -41,6 +41,7 @@ from toolcelld.remote.joining import Invitations, invitation
 from toolcelld.remote.listener import listening
 from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.rpc.auth import TokenInterceptor
+from toolcelld.rpc.backlog import carried
 from toolcelld.rpc.health import SERVICES, Health
 from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Operator
@@ -112,7 +113,7 @@ async def run(
             loop.add_reader(0, _watch_owner, daemon)
         try:
             with closing(ServiceManager(os.environ, os.getpid())) as manager:
-                await _serve(daemon, TokenInterceptor(runtime_directory), manager, on_serving)
+                await _serve(daemon, runtime_directory, manager, on_serving)
         finally:
             for each in logging.getLogger().handlers:
                 each.removeFilter(flood)
@@ -127,10 +128,10 @@ def _note_signal(number: int) -> None:
 
 
 async def _serve(
-    daemon: Daemon, access: TokenInterceptor, manager: ServiceManager, on_serving: Callable[[], None]
+    daemon: Daemon, directory: RuntimeDirectory, manager: ServiceManager, on_serving: Callable[[], None]
 ) -> None:
     """Bind, serve until the daemon is to stop, then drain."""
-    options = daemon.options
+    options, access = daemon.options, TokenInterceptor(directory)
     invites = bool(options.invite)
     listen = await asyncio.to_thread(
         material, daemon.config, options.listen, options.state_directory, invites=invites
@@ -145,9 +146,10 @@ async def _serve(
         operator_pb2_grpc.add_OperatorServicer_to_server(Operator(daemon), server)
         health_pb2_grpc.add_HealthServicer_to_server(health, server)
         reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], server)
-        server.add_insecure_port(f"unix:{daemon.socket}")
+        server.add_insecure_port(f"unix:{directory.bound}")
         await server.start()
         async with contextlib.AsyncExitStack() as stack:
+            give_back = await stack.enter_async_context(carried(directory))
             if listen is not None:
                 address = await stack.enter_async_context(
                     listening(daemon, listen, health, SERVER_OPTIONS, invitations)
@@ -157,7 +159,8 @@ async def _serve(
                     code = invitations.invite(_user(), options.invite)
                     print(invitation(address, code, options.invite), flush=True)
             await _served(daemon, health, manager, on_serving)
-        await server.stop(grace=1)
+            give_back()
+            await server.stop(grace=1)
     daemon.fire(DaemonEvent.GONE)
 
 

@@ -22,6 +22,7 @@ import socket, sys
 place = sys.argv[sys.argv.index("--socket") + 1]
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(place)
+open(place.replace("daemon.sock", "agent.token"), "w").close()  # by which it is told from a socket of systemd
 print("listening", *sys.argv[1:], flush=True)  # before it answers: then the client reads the log
 listener.listen()
 if "--private" in sys.argv:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.systemd.test_user_service import SECONDS_MAX, UNIT, manager, shown
+from tests.systemd.test_user_service import SECONDS_MAX, SOCKET, UNIT, manager, shown
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -35,8 +35,9 @@ def project(tmp_path: Path) -> Iterator[Path]:
     tools.mkdir(parents=True)
     (tools / "hello.py").write_text(TOOL)
     yield tmp_path
-    manager("disable", "--now", UNIT, check=False)
-    UNIT_FILE.unlink(missing_ok=True)
+    manager("disable", "--now", SOCKET, UNIT, check=False)
+    for file in (UNIT_FILE, UNIT_FILE.with_name(SOCKET)):
+        file.unlink(missing_ok=True)
     (CONFIG / "toolcell" / "config.toml").unlink(missing_ok=True)
     manager("daemon-reload")
     manager("reset-failed", UNIT, check=False)
@@ -68,10 +69,17 @@ def test_the_service_is_installed_with_the_path_of_its_program_and_removed(proje
     assert json.loads(run(project, "status", "--json").stdout)["pid"] == status["pid"]
     manager("reload", UNIT)
     assert shown("MainPID") == str(status["pid"])
+    assert status["socket"] == "running"
+    assert run(project, "stop").returncode == 0
+    stopped = run(project, "service", "status")
+    assert stopped.returncode == 69
+    assert "the next connection starts the service" in stopped.stdout
+    assert run(project, "call", "hello").stdout == "hello\n"
 
     done = run(project, "service", "uninstall")
     assert (done.returncode, done.stdout.split()) == (0, [str(UNIT_FILE), "is", "removed."]), done
     assert not UNIT_FILE.exists()
+    assert not UNIT_FILE.with_name(SOCKET).exists()
     assert "loaded" not in shown("LoadState")
     assert run(project, "service", "uninstall").stdout == "No service is installed.\n"
 

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.test_activation import ask, ask_at_once
 
 ROOT = Path(__file__).parents[2]
 UNIT = "toolcelld.service"
+SOCKET = "toolcelld.socket"
 SECONDS_MAX = 60
 
 TOOLS = '''
@@ -153,7 +155,8 @@ def installed() -> Iterator[None]:
     assert "loaded" not in shown("LoadState"), f"{UNIT} is installed for this user; it would be replaced"
     override().mkdir(parents=True)
     directory = override().parent
-    (directory / UNIT).write_text((ROOT / "systemd" / UNIT).read_text())
+    for name in (UNIT, SOCKET):
+        (directory / name).write_text((ROOT / "systemd" / name).read_text())
     log = directory / "toolcelld.log"
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     (override() / "program.conf").write_text(
@@ -163,10 +166,11 @@ def installed() -> Iterator[None]:
     yield
     print(log.read_text() if log.exists() else "the daemon said nothing")  # shown where a test fails
     log.unlink(missing_ok=True)
-    manager("stop", UNIT, check=False)
+    manager("stop", SOCKET, UNIT, check=False)
     manager("reset-failed", UNIT, check=False)
     shutil.rmtree(override())
-    (directory / UNIT).unlink()
+    for name in (UNIT, SOCKET):
+        (directory / name).unlink()
     manager("daemon-reload")
 
 
@@ -195,6 +199,24 @@ def test_a_client_starts_the_service_that_is_installed(project: Project, install
     pids = {worker["pid"] for worker in json.loads(project.run("ps", "--json").stdout)["workers"]}
     assert pids
     assert pids <= processes(shown("ControlGroup"))
+
+
+def test_the_first_connections_of_any_program_start_the_service(project: Project, installed: None) -> None:
+    path = f"{os.environ['XDG_RUNTIME_DIR']}/toolcell/daemon.sock"
+    manager("start", SOCKET)
+    for _ in range(2):  # the second time after a stop
+        assert project.run("status").returncode == 69
+        assert shown("ActiveState") == "inactive", "to look at it starts none"
+        _, pids = ask_at_once(path, lambda: None)
+        assert pids == {int(shown("MainPID"))}
+        assert shown("NRestarts") == "0"
+        manager("stop", UNIT)
+    assert project.run("call", "t_group").returncode == 0
+    os.kill(int(shown("MainPID")), signal.SIGKILL)
+    wait_until("it is started again", lambda: shown("NRestarts") == "1" and shown("ActiveState") == "active")
+    assert ask(path) == int(shown("MainPID"))
+    assert project.run("stop").returncode == 0
+    assert ask(path) == int(shown("MainPID"))
 
 
 def test_a_service_that_is_killed_is_started_again_and_leaves_nothing(

@@ -142,6 +142,7 @@ def test_a_full_queue_of_connections_is_a_daemon_that_hangs(project: Project) ->
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.socket(socket.AF_UNIX))
         server.bind(project.socket)
+        (run / "agent.token").write_text("t")
         server.listen(0)
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -150,6 +151,7 @@ def test_a_full_queue_of_connections_is_a_daemon_that_hangs(project: Project) ->
                 client.connect(project.socket)
         done = project.run("ps")
     os.unlink(project.socket)
+    (run / "agent.token").unlink()
     assert (done.code, "has not answered for 5 s." in done.err) == (69, True)
 
 

@@ -3,7 +3,8 @@
 There are three services: that of a user, run by the user's own manager; that of a user, run by root's (`--user NAME`); and
 that of an account for programs (`--system`). The unit is the one of the distribution, with what root's manager does
 besides, and with the paths of this installation in place of names that are looked up. A file of that name that this
-command has not written is left as it is.
+command has not written is left as it is. That of a user has a socket unit beside it, with which the first connection of
+any program starts the daemon.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pwd
 import shlex
 import site
 import sys
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from toolcell import _paths
@@ -42,6 +44,12 @@ SHOWN: Final = {
     "Result": "result",
     "FragmentPath": "unit",
 }
+SOCKET: Final = "toolcelld.socket"
+SOCKET_STATES: Final = {
+    "listening": "the next connection starts the service",
+    "running": "a connection starts the service when it has ended",
+}
+"""Those in which it does what it is for."""
 
 
 class Service(NamedTuple):
@@ -53,6 +61,11 @@ class Service(NamedTuple):
     socket: str
     addition: str = ""  # the file of the distribution with what the unit has besides
     account: str = ""  # as whom root's manager runs it
+
+    @property
+    def files(self) -> list[str]:
+        """Every file that is written. Root's manager would bind a name in a directory that others can change."""
+        return [self.file] if self.addition else [self.file, os.path.join(os.path.dirname(self.file), SOCKET)]
 
     @property
     def option(self) -> str:
@@ -73,14 +86,15 @@ async def install(context: CommandContext, user: str | None, *, system: bool) ->
     _check_rights(service)
     await _manager(service)
     _check_program(service)
-    if _others(service.file):
+    for file in filter(_others, service.files):
         raise Failure(
             Exit.FAILED,
             "service",
-            f"{service.file} was not written by this command, and stays as it is.",
-            f"To replace it: mv {service.file} {service.file}.old",
+            f"{file} was not written by this command, and stays as it is.",
+            f"To replace it: mv {file} {file}.old",
         )
-    _write(service.file, _text(service))
+    for file in service.files:
+        _write(file, _text(service, file))
     runs = _paths.answers(service.socket) and (await _ask(service, "is-active", service.unit)).code != 0
     _check(await _ask(service, "daemon-reload"))
     _check(await _ask(service, "enable", service.unit))
@@ -126,9 +140,11 @@ async def uninstall(context: CommandContext, user: str | None, *, system: bool) 
         )
     removed = False
     if is_there := _is_ours(service.file):
-        _check(await _ask(service, "disable", "--now", service.unit))
+        others = [file for file in service.files[1:] if _is_ours(file)]
+        _check(await _ask(service, "disable", "--now", *map(os.path.basename, others), service.unit))
         if removed := not _other_instances(service):
-            os.unlink(service.file)
+            for file in (service.file, *others):
+                os.unlink(file)
         _check(await _ask(service, "daemon-reload"))
         await _ask(service, "reset-failed", service.unit)
     if context.as_json:
@@ -144,8 +160,9 @@ async def status(context: CommandContext, user: str | None, *, system: bool) -> 
     """Say how it stands with the service; exits with 69 where it is not active."""
     service = _service(user, system=system)
     await _manager(service)
-    answer = await _ask(service, "show", service.unit, f"--property={','.join(SHOWN)}")
-    values = {key: value for key, _, value in (line.partition("=") for line in answer.out.splitlines())}
+    values = await _shown(service, service.unit, SHOWN)
+    found = {} if service.addition else await _shown(service, SOCKET, ("LoadState", "SubState"))
+    socket = found.get("SubState") if found.get("LoadState") == "loaded" else None
     installed = bool(values.get("FragmentPath"))
     active = values.get("ActiveState") == "active"
     if context.as_json:
@@ -157,14 +174,23 @@ async def status(context: CommandContext, user: str | None, *, system: bool) -> 
                 "restarts": int(values.get("NRestarts") or 0),
                 "result": values.get("Result") or None,
                 "unit": values.get("FragmentPath") or None,
+                "socket": socket,
             }
         )
     elif not installed:
         print_prose(f"No service is installed. To install one: toolcell service install{service.option}")
     else:
         names = SHOWN | ({"UnitFileState": "at start"} if service.addition else {})
-        print_facts([(name, clean(values.get(key) or "-")) for key, name in names.items()])
+        rows = [(name, clean(values.get(key) or "-")) for key, name in names.items()]
+        print_facts(
+            rows if service.addition else [*rows, ("socket", SOCKET_STATES.get(socket or "", socket or "-"))]
+        )
     return Exit.OK if active else Exit.UNAVAILABLE
+
+
+async def _shown(service: Service, unit: str, names: Iterable[str]) -> dict[str, str]:
+    answer = await _ask(service, "show", unit, f"--property={','.join(names)}")
+    return {key: value for key, _, value in (line.partition("=") for line in answer.out.splitlines())}
 
 
 def logs(
@@ -302,15 +328,16 @@ def _write(path: str, text: str) -> None:
     os.replace(f"{path}.new", path)
 
 
-def _text(service: Service) -> str:
-    """Return the unit with the paths of this installation."""
-    text = _shipped(f"systemd/user/{UNIT}")
+def _text(service: Service, file: str) -> str:
+    """Return a unit with the paths of this installation."""
+    name = os.path.basename(file)
+    text = _shipped(f"systemd/user/{SOCKET if name == SOCKET else UNIT}")
     if service.addition:
         text = composed(text, _shipped(f"toolcell/systemd/{service.addition}"))
     _, _, settings = text.partition("\n[Unit]\n")
     for program, module in PROGRAMS.items():
         settings = settings.replace(program, f"{_quoted(sys.executable)} -P -m {module}")
-    own = f"{service.systemctl} edit {os.path.basename(service.file).removesuffix('.service')}"
+    own = f"{service.systemctl} edit {name.removesuffix('.service')}"
     return f"{MARK}{own}\n\n[Unit]\n{settings}"
 
 

@@ -30,8 +30,7 @@ KIND_BITS: Final = 0xFFFF  # with the kind of the file
 INT_MASK: Final = 0xFFFFFFFF
 EMPTY_PATH: Final = 0x1000
 FOLLOW: Final = 0x400
-RENAME_EXCHANGE: Final = 2
-RENAME_FLAGS: Final = 1 | RENAME_EXCHANGE  # not replacing, exchanging; a whiteout takes a capability
+RENAME_FLAGS: Final = 1 | linux.RENAME_EXCHANGE  # not replacing, exchanging; a whiteout takes a capability
 STDERR: Final = 2
 TOLD_MAX: Final = 20
 """Refused places that a cell's stderr names, each once."""
@@ -220,7 +219,7 @@ class Operations:
             for entry, other in ((before, after), (after, before)):
                 if entry.served:
                     self._check_moved(entry, other)
-            arriving = (before, after) if flags & RENAME_EXCHANGE else (after,)
+            arriving = (before, after) if flags & linux.RENAME_EXCHANGE else (after,)
             if any(self._protected.begins(entry.path) for entry in arriving):
                 raise OSError(
                     errno.EXDEV, os.strerror(errno.EXDEV)
