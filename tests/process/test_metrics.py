@@ -20,9 +20,10 @@ from tests.ports import port_to_bind
 
 from toolcell.client import Kind
 from toolcell_proto.v1 import operator_pb2 as op
-from toolcelld.metrics.monitoring import ALERTS, PANELS, alerts, dashboard
+from toolcelld.metrics.monitoring import ALERTS, PANELS, Alert, alerts, dashboard
 
 pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[2]
 
 TOOLS = """
 import os, signal
@@ -292,13 +293,29 @@ WITHOUT_A_PANEL = {"toolcell_build_info", "toolcell_start_time_seconds"}
 
 
 def test_the_files_of_the_dashboard_and_the_alerts_are_those_of_the_tables() -> None:
-    docs = Path(__file__).parents[2] / "docs"
+    docs = ROOT / "docs"
     assert json.loads((docs / "monitoring" / "dashboard.json").read_text()) == dashboard()
     assert json.loads((docs / "monitoring" / "alerts.yml").read_text()) == alerts()
-    runbooks = re.findall(
-        r"^\| `(Toolcell\w+)` \| .{20,}", (docs / "operations.md").read_text(), re.MULTILINE
+    assert list(runbooks()) == [alert.name for alert in ALERTS]
+
+
+def runbooks() -> dict[str, str]:
+    """The sections of the alerts, by name."""
+    _, *sections = re.split(
+        r"^#### (Toolcell\w+)$", (ROOT / "docs" / "operations.md").read_text(), flags=re.MULTILINE
     )
-    assert runbooks == [alert.name for alert in ALERTS]
+    return dict(zip(sections[::2], (text.partition("\n## ")[0] for text in sections[1::2]), strict=True))
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_a_runbook_says_what_its_alert_means_how_to_look_and_what_to_do(alert: Alert) -> None:
+    means, look, do = re.findall(r"^- \*\*(?:Means|Look|Do):\*\* (.+)$", runbooks()[alert.name], re.MULTILINE)
+    assert "`toolcell " in look
+    assert "`" in do
+    bound = re.search(r"> ([0-9.]+)$", alert.expression)
+    windows = re.findall(r"increase\(.*\[(\d+)m\]", alert.expression)
+    for figure in [*windows, *([alert.minutes] if alert.minutes else []), *(bound.groups() if bound else ())]:
+        assert figure == "0" or re.search(rf"(?<![\d.]){figure}(?![\d])", means), (figure, means)
 
 
 @pytest.mark.slow

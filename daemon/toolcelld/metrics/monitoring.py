@@ -21,7 +21,7 @@ class Panel(NamedTuple):
 
 
 class Alert(NamedTuple):
-    """A rule. Its runbook is the paragraph of the same name in docs/operations.md."""
+    """A rule. Its runbook is the section of the same name in docs/operations.md."""
 
     name: str
     expression: str
@@ -178,7 +178,10 @@ def alerts() -> dict[str, Any]:
             "expr": alert.expression,
             "for": f"{alert.minutes}m",
             "labels": {"severity": alert.severity},
-            "annotations": {"summary": f"Toolcell: {alert.summary}"},
+            "annotations": {
+                "summary": f"Toolcell: {alert.summary}",
+                "runbook": f"docs/operations.md#{alert.name.lower()}",
+            },
         }
         for alert in ALERTS
     ]
