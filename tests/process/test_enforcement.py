@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,33 @@ def t(path: str) -> str:
         return open(path).read()
     except OSError as error:
         return f"refused: {type(error).__name__}"
+"""
+
+OPTIONS = """
+import asyncio, json
+from toolcell.client import Limits, connect
+
+questions = []
+
+async def always(ask):
+    questions.append(ask.call.tool)
+    return "always"
+
+async def main():
+    said = []
+    wide = ["*", "both_denied", "project/both_denied", "@exec", "[a-z]*"]
+    for options in (
+        {"allow": wide, "ask": always, "limits": Limits(timeout=60), "services": {"both_denied": always}, "linger": 60},
+        {"agent": "cli", "at_once": True},
+    ):
+        async with connect(daemon="private", **options) as session:
+            said.append("both_denied" in session.catalog.tools)
+            for tool in ("both_denied", "both_asked", "both_asked"):
+                outcome = await session.call(tool, {}, agent_name="main", session_id="t")
+                said.append([outcome.kind, outcome.message])
+    print(json.dumps([said, questions]))
+
+asyncio.run(main())
 """
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -78,6 +106,37 @@ def test_a_daemon_is_held_whatever_its_user_says(run: Run, tmp_path: Path) -> No
     assert done.stdout.startswith("refused: "), done
     done = run(*call, system="[enforce]\ntrust = 'ask'\n", environment=environment)
     assert (done.returncode, "is not trusted" in done.stderr) == (3, True), done
+
+
+@pytest.mark.slow
+def test_no_option_of_a_session_and_no_answer_loosens_a_rule_of_root(run: Run, tmp_path: Path) -> None:
+    tools = tmp_path / "work" / ".toolcell" / "tools"
+    both = "".join(f"@tool\ndef {name}() -> str:\n    return 'ran'\n\n" for name in ("denied", "asked"))
+    (tools / "both.py").write_text(f"from toolcell import tool\n\n{both}")
+    loose = tmp_path / "loose.toml"
+    loose.write_text(
+        "trust = 'all'\n[permissions]\n'*' = 'allow'\nboth_denied = 'allow'\n'project/*' = 'allow'\n"
+    )
+    (tmp_path / "options.py").write_text(OPTIONS)
+    environment = {"TOOLCELL_CONFIG": str(loose), "PYTHONPATH": str(tmp_path)}
+    free = run("options", system="", environment=environment)
+    said, questions = json.loads(free.stdout)
+    assert [one[0] for one in said if one not in (True, False)] == ["ok"] * 6, free
+    held = run(
+        "options",
+        system="[enforce.permissions]\nboth_denied = 'deny'\nboth_asked = 'ask'\n",
+        environment=environment,
+    )
+    said, questions = json.loads(held.stdout)
+    offered, denied, first, again, offered_too, denied_too, unasked, unasked_again = said
+    assert (offered, offered_too) == (False, False), said
+    for refused in (denied, denied_too, unasked, unasked_again):
+        assert refused[0] == "refused", said
+        assert "[enforce.permissions]" in refused[1], said
+        assert "config set" not in refused[1], "no setting of the user would change it"
+    assert (first[0], again[0], questions) == ("ok", "ok", ["both_asked"]), (
+        "a person has said always, for this session"
+    )
 
 
 @pytest.mark.slow
