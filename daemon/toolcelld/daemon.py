@@ -29,6 +29,7 @@ from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
+from toolcelld.cell.kernel_log import KernelLog
 from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
 from toolcelld.cell.zygote import Zygote
 from toolcelld.config.last_good import FLAG, load_and_keep, recall
@@ -478,6 +479,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
         """Prefork cells for the own interpreter; on exit end all unused cells and all zygotes."""
+        self._zygote.kernel_log = log = KernelLog.opened()
         self._preforks.prepare()
         try:
             yield
@@ -485,6 +487,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             await self._preforks.aclose()
             await self._environments.aclose()
             await self._zygote.aclose()
+            if log is not None:
+                log.close()
             self.groups.close()
 
     def stop(self, why: str) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import os
 import re
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.daemons import RunningDaemon
@@ -40,6 +42,15 @@ def fills() -> None:
     while True:
         held.append(bytearray(1 << 20))
         time.sleep(0.001)
+
+@tool(memory="1GiB")
+def fills_later(mark: str) -> None:
+    print("ready", flush=True)
+    while not os.path.exists(mark):
+        time.sleep(0.01)
+    ctypes.CDLL(None).prctl(15, b"x)\\n3,1,1,-;Out", 0, 0, 0)  # the name of the process
+    held = bytearray(512 << 20)
+    held[::4096] = b"x" * len(held[::4096])
 
 @tool(processes=8)
 def forks() -> None:
@@ -135,3 +146,40 @@ async def test_an_abort_that_does_not_end_is_certified_with_the_grace(daemon: Ru
         found = await certificate_of(daemon, "c-stays")
     assert found.startswith("abort: its call did not stop when it was aborted; ignored it for 2 s")
     assert "`abort_grace` in [daemon]" in found
+
+
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+"""Of the kernel's older hierarchy, where root makes one for the test; it is none that the daemon uses."""
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A control group of 64 MiB, outside of any cell's."""
+    if not os.access(MEMORY_GROUPS, os.W_OK) or not os.access("/dev/kmsg", os.R_OK):
+        pytest.skip("control groups of the older hierarchy, and the kernel's log, are root's")
+    place = MEMORY_GROUPS / f"toolcell-test-{os.getpid()}"
+    place.mkdir()
+    (place / "memory.limit_in_bytes").write_text(str(64 << 20))
+    yield place
+    place.rmdir()
+
+
+@pytest.mark.slow
+async def test_a_kill_for_want_of_memory_has_the_record_of_the_kernel(
+    daemon: RunningDaemon, small_group: Path
+) -> None:
+    daemon.tool("t", TOOLS)
+    mark = daemon.project / "go"
+    async with daemon.connect() as session, daemon.operate() as operator:
+        call = session.call("t_fills_later", {"mark": str(mark)}, call_id="c-kernel")
+        async for _ in call:
+            listed = await operator.ask(operator.operator.ListWorkers, op.ListWorkersRequest())
+            if busy := [worker for worker in listed.workers if worker.call_id == "c-kernel"]:
+                (small_group / "cgroup.procs").write_text(str(busy[0].pid))
+                mark.touch()
+                break
+        assert (await call).cause == "SIGKILL"
+        found = await certificate_of(daemon, "c-kernel")
+    assert found.startswith("SIGKILL: a control group that its own is in was out of memory; ")
+    record = f"the kernel's log says 'Memory cgroup out of memory: Killed process {busy[0].pid}, which had "
+    assert record in found

@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -29,6 +30,7 @@ from toolcelld.cell.channel import WorkerChannel, open_pipe, refuse_descriptors
 from toolcelld.cell.crash_stack import FATAL_SIGNALS, split
 from toolcelld.cell.exit import CellExit, Proof, cause_of
 from toolcelld.cell.handover import Handover
+from toolcelld.cell.kernel_log import KernelKill, KernelLog
 from toolcelld.cell.patience import patience
 from toolcelld.cell.processes.processes import CellProcesses
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
@@ -85,6 +87,8 @@ class Cell:
         self._proof: Proof = "none"
         self._cgroups: CgroupTree | None = None
         self._cgroup: Cgroup | None = None
+        self._kernel_log: KernelLog | None = None
+        self._born = time.monotonic()
         self._count_answers: deque[asyncio.Future[int]] = deque()
         self.stdio = StdioReader(self._on_stdio)
         self.channel = WorkerChannel(receiver.on_frame, self._on_frame_error)
@@ -116,6 +120,7 @@ class Cell:
             )
         cell = cls(receiver)
         cell._replace_zygote = zygote.replace
+        cell._kernel_log = zygote.kernel_log
         child_ends: list[int] = []
         try:
             cell._life, life = _pair(socket.SOCK_SEQPACKET)
@@ -391,10 +396,17 @@ class Cell:
             stack=stack,
             stdout=self.stdio.tail("stdout"),
             out_of_memory=cgroup_usage.out_of_memory_kills > 0,
+            kernel=self._kernel_kill(),
             usage=usage,
         )
         self._close()
         self.ended.set_result(cell_exit)
+
+    def _kernel_kill(self) -> KernelKill | None:
+        """Return what the kernel says of the kill of a process of the cell; the keeper dies of one with its whole group."""
+        if self._kernel_log is None or cause_of(self._status) not in ("SIGKILL", "lost"):
+            return None
+        return self._kernel_log.kill_of((*self.processes.workers, *self.processes.builders), self._born)
 
     def _close(self) -> None:
         if self._sweep_timer is not None:

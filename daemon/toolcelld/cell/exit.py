@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
+from toolcelld.cell.kernel_log import KernelKill
 from toolcelld.cell.processes.usage import CellUsage
 
 Proof = Literal["cgroup", "namespace", "landlock", "children", "zygote", "none"]
@@ -25,6 +26,7 @@ class CellExit:
     out_of_memory: bool = False  # the kernel killed a process because the cell passed its memory limit
     usage: CellUsage | None = None  # at the last measurement, if there was one
     stdout: str = ""  # the end of what the last call printed
+    kernel: KernelKill | None = None  # what the kernel's log says of the kill, where the daemon may read it
     stack: tuple[str, ...] = ()  # where it was in Python when a signal ended it, the innermost frame last
 
     @property

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from toolcelld.cell.cgroup import CgroupTree
+from toolcelld.cell.kernel_log import KernelLog
 from toolcelld.sandbox.policy import Enclosure
 from toolcelld.worker.zygote.launch import LaunchedZygote, launch
 
@@ -91,6 +92,7 @@ class Zygote:
         self.interpreter = interpreter
         self._jitter = jitter
         self.cgroups = cgroups or CgroupTree()
+        self.kernel_log: KernelLog | None = None  # where its owner has the kills of its cells looked up
         self._on_stderr = on_stderr
         self._immortal = immortal
         if launched is not None and not immortal:  # before the configuration was read

@@ -36,6 +36,17 @@ CAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "SIGTERM": ("it was ended by a signal, and not by Toolcell", "No setting changes this"),
 }  # fmt: skip
 """By cause: what happened, and what would change it."""
+KILLED_FOR_MEMORY: Final = {
+    True: (
+        "the host was out of memory",
+        "More memory of the host changes this, or less for each: `memory` in [defaults], `workers` in [daemon]",
+    ),
+    False: (
+        "a control group that its own is in was out of memory",
+        "More memory of that group changes this (`MemoryMax=` of a unit), or less for each: `memory` in [defaults]",
+    ),
+}
+"""By whether it was the host: what a kill was that is no worker's own, as the kernel's log has it."""
 
 
 def certificate(cause: str, evidence: str, cell_exit: CellExit) -> str:
@@ -53,11 +64,16 @@ def certificate(cause: str, evidence: str, cell_exit: CellExit) -> str:
         what, setting = f"it exited with status {cause[5:]} in the middle of its work", OWN
     else:
         what, setting = f"it was ended by {cause}", OWN
+    kernel = cell_exit.kernel
+    if cause == "SIGKILL" and kernel is not None:
+        what, setting = KILLED_FOR_MEMORY[kernel.host]
     parts = [f"{cause}: {what}"]
     if evidence:
         parts.append(evidence)
     if cell_exit.out_of_memory:
         parts.append("the kernel's account of its control group has it as out of memory")
+    if kernel is not None:
+        parts.append(f"the kernel's log says {kernel.text!r}")
     if status not in (cause, "lost"):
         parts.append(f"its process ended by {status}")
     if cell_exit.stack:

@@ -7,7 +7,11 @@ import signal
 import pytest
 
 from toolcelld.cell.exit import CellExit
+from toolcelld.cell.kernel_log import KernelKill
 from toolcelld.pool.certificate import ABORT, CAUSES, certificate
+
+OF_GROUP = KernelKill("Memory cgroup out of memory: Killed process 7, which had 65 MiB", host=False)
+OF_HOST = KernelKill("Out of memory: Killed process 7, which had 65 MiB", host=True)
 
 
 def ended(status: int | None = signal.SIGKILL, **facts: object) -> CellExit:
@@ -42,6 +46,21 @@ def test_every_cause_has_one_line_that_ends_with_what_would_change_it(cause: str
         (ABORT, ended(), "3 s; its process ended by SIGKILL"),
         ("SIGKILL", ended(), "not by Toolcell; 3 s. No"),
         ("memory", ended(None), "memory; 3 s. The limit is `memory`"),
+        (
+            "memory",
+            ended(None, kernel=OF_GROUP),
+            "memory; 3 s; the kernel's log says 'Memory cgroup out of memory: K",
+        ),
+        (
+            "SIGKILL",
+            ended(kernel=OF_GROUP),
+            "SIGKILL: a control group that its own is in was out of memory; 3 s; the kernel's log says 'Memory cgroup",
+        ),
+        (
+            "SIGKILL",
+            ended(kernel=OF_HOST),
+            "MiB'. More memory of the host changes this, or less for each: `memory`",
+        ),
     ],
 )
 def test_what_the_daemon_did_comes_before_the_exit_status(cause: str, exit_: CellExit, told: str) -> None:
