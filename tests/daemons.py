@@ -26,6 +26,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,8 @@ LOOK_SECONDS_MAX = 0.04
 STABLE_SECONDS = 0.05
 DESCRIBED_SECONDS_MAX = 40
 """How long sessions wait for descriptions when they open and reload; of the product's two seconds, other tests may take all."""
+SERVERS_SECONDS_MAX = 400
+"""For dozens of servers, which are started one after the other."""
 LOGGED_MAX = 4000
 """Characters of a daemon's log that a failed test shows."""
 THREADS_MAX = 41
@@ -449,6 +452,16 @@ class RunningDaemon:
             assert time.monotonic() < deadline, f"never described: {files - found}"
             listed = self.ask("ToolCell/ListTools", request, toolcell_pb2.ListToolsResponse).catalog
             found = {Path(tool.path).stem for tool in listed.tools}
+
+    def until_described(self, scopes: AbstractSet[str]) -> None:
+        """Have the sources of the configuration described: to start many servers takes longer than a client waits."""
+        request = toolcell_pb2.ListToolsRequest(directory=str(self.project))
+        deadline = time.monotonic() + SERVERS_SECONDS_MAX
+        found: set[str] = set()
+        while not scopes <= found:
+            assert time.monotonic() < deadline, f"never described: {scopes - found}"
+            listed = self.ask("ToolCell/ListTools", request, toolcell_pb2.ListToolsResponse).catalog
+            found = {tool.scope for tool in listed.tools}
 
     def connect(self, **options: Any) -> AbstractAsyncContextManager[Session]:
         """A session in the project."""

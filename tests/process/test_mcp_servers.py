@@ -128,6 +128,22 @@ async def test_content_and_failures_are_as_the_server_sends_them(daemon: Running
         assert "KeyError: 'text'" in without.message
 
 
+@pytest.mark.parametrize(
+    "count", [pytest.param(6, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.nightly)]
+)
+async def test_of_many_servers_those_that_are_called_have_a_process(
+    count: int, daemon: RunningDaemon
+) -> None:
+    serve(daemon, "".join(entry(name=f"s{number}") for number in range(count)))
+    async with daemon.connect() as session:
+        await session.described(SECONDS_MAX)
+        assert {tool.scope for tool in session.catalog.tools.values()} == {f"s{n}" for n in range(count)}
+        await until(lambda: processes(str(daemon.project)) == [])  # those that were asked for their tools
+        for name in ("s1", f"s{count - 1}"):
+            assert await text_of(session, f"{name}_count") == "1"
+        assert len(workers(daemon)) == len(processes(str(daemon.project))) == 2
+
+
 @pytest.mark.slow
 async def test_sessions_of_a_project_share_one_process_that_keeps_its_state(daemon: RunningDaemon) -> None:
     serve(daemon)
@@ -246,32 +262,6 @@ async def test_progress_and_records_reach_the_caller(daemon: RunningDaemon) -> N
         assert (await call).text == "done"
     assert [event.message for event in events if isinstance(event, Progress)][-1:] == ["step 2"]
     assert any("a record" in str(event) for event in events)
-
-
-@pytest.mark.slow
-async def test_hostile_answers_harm_only_their_server(daemon: RunningDaemon) -> None:
-    serve(daemon)
-    async with daemon.connect() as session:
-        assert await text_of(session, "plain_prints") == "printed"
-        assert await text_of(session, "plain_twice") == "first"
-        assert await text_of(session, "plain_echo", text="not the second") == "not the second"
-        assert await text_of(session, "plain_others") == "mine"
-        assert await text_of(session, "plain_echo", text="mine, too") == "mine, too"
-        assert await text_of(session, "plain_flood", count=3000) == "flooded"
-        huge = await session.call("plain_huge", {"mib": 40})
-        assert (huge.kind, huge.cause) == ("crashed", "exit 70")
-        assert "sent a message of more than 32 MiB" in huge.message
-        assert await text_of(session, "plain_count") == "1"
-
-
-@pytest.mark.slow
-async def test_names_that_are_no_names_are_made_some(daemon: RunningDaemon) -> None:
-    serve(daemon, entry("name=\x1b[31mred/../__tool " + "x" * 90))
-    async with daemon.connect() as session:
-        names = [name for name in session.catalog.tools if "red" in name]
-    assert len(names) == 1
-    assert names[0].startswith("plain_31mred_tool_xx")
-    assert len(names[0]) <= 64
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -73,6 +74,11 @@ def asks(arguments: Arguments) -> str:
     return json.dumps(answers)
 
 
+def child(arguments: Arguments) -> str:
+    """Start a process in a session of its own."""
+    return str(subprocess.Popen(["sleep", arguments["seconds"]], start_new_session=True).pid)
+
+
 def takes(arguments: Arguments) -> str:
     """Fill memory, and wait."""
     filled = b"x" * (arguments["mib"] * 2**20)
@@ -98,6 +104,7 @@ answered = threading.Event()
 answers: dict[str, Any] = {}
 CALLS: Mapping[str, Callable[[Arguments], str]] = {
     "wait": wait, "tick": tick, "steps": steps, "dies": dies, "says": says, "asks": asks, "lies": lies, "takes": takes,
+    "child": child,
     "pid": lambda _: str(os.getpid()),
 }  # fmt: skip
 

@@ -1,6 +1,8 @@
-"""A small MCP server on stdio. Its tools do what real ones do, and what broken ones do. It ends itself after a minute.
+"""A small MCP server on stdio. Its tools do what real ones do, and what broken ones do.
 
 With the argument `name=TEXT` a server lists one tool of that name besides; `exit=N` ends it before it answers.
+
+It ends itself a minute after what it was last asked.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ SUM = {
 }
 NAMES = (
     "pid", "count", "variables", "picture", "fails", "refuses", "exits", "killed", "prints", "tick", "block", "child",
-    "asks", "progress", "slow", "twice", "huge", "flood", "others", "roots", "writes",
+    "asks", "progress", "slow", "roots", "writes",
 )  # fmt: skip
 TOOLS: list[dict[str, Any]] = [
     {
@@ -157,31 +159,6 @@ def slow(arguments: Arguments) -> Said:
     return text("slept")
 
 
-def twice(arguments: Arguments) -> Said:
-    send({"id": arguments["number"], "result": text("first")})
-    send({"id": arguments["number"], "result": text("second")})
-    return None
-
-
-def others(arguments: Arguments) -> Said:
-    for other in (0, 1, 10**6, True, None, "1", *range(5, 60)):
-        if other != arguments["number"]:
-            send({"id": other, "result": text("not asked for")})
-    return text("mine")
-
-
-def huge(arguments: Arguments) -> Said:
-    sys.stdout.write('"' + "x" * (arguments["mib"] * 2**20) + '"\n')
-    sys.stdout.flush()
-    return text("sent")
-
-
-def flood(arguments: Arguments) -> Said:
-    for _ in range(arguments["count"]):
-        send({"method": "notifications/message", "params": {"data": "x" * 100}})
-    return text("flooded")
-
-
 def writes(arguments: Arguments) -> Said:
     with open(arguments["path"], "w") as file:
         file.write("written")
@@ -191,7 +168,7 @@ def writes(arguments: Arguments) -> Said:
 CALLS: Mapping[str, Callable[[Arguments], Said]] = {
     "echo": echo, "add": add, "count": count, "picture": picture, "exits": exits, "killed": killed, "prints": prints,
     "tick": ticks, "block": blocks, "child": child, "asks": asks, "roots": roots, "progress": progress, "slow": slow,
-    "twice": twice, "others": others, "huge": huge, "flood": flood, "writes": writes,
+    "writes": writes,
     "pid": lambda _: text(os.getpid()),
     "variables": lambda _: text(json.dumps(dict(os.environ))),
     "fails": lambda _: {**text("it failed"), "isError": True},
@@ -238,6 +215,7 @@ def main() -> None:
         raise SystemExit(int(options["exit"]))
     extra = [{"name": options["name"], "inputSchema": {"type": "object"}}] if "name" in options else []
     for line in sys.stdin:
+        signal.alarm(60)
         answer(json.loads(line), extra)
 
 

@@ -286,10 +286,12 @@ class Connection:
         process = self._process
         assert process is not None
         if writable:
-            with contextlib.suppress(
-                BlockingIOError, BrokenPipeError
-            ):  # the end of its output says how it ended
+            try:
                 del self._waiting[: os.write(self.writing, self._waiting[: 2**16])]
+            except BlockingIOError:
+                pass
+            except BrokenPipeError:  # it has closed its input, and how it ends its end says
+                self._waiting.clear()
         if not readable:
             return False
         try:

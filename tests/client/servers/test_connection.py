@@ -279,3 +279,15 @@ def test_the_end_leaves_no_process(lines: str, monkeypatch: pytest.MonkeyPatch) 
         one.close()
         assert process.returncode is not None
         assert not os.path.exists(f"/proc/{process.pid}")
+
+
+def test_a_server_that_has_closed_its_input_is_sent_nothing_more() -> None:
+    """What would wait for it for ever would have its client try to write for ever."""
+    host = Recorder()
+    with served("os.close(0)\nsay(method='closed')\ntime.sleep(30)\n", host) as one:
+        while one.refresh() and not host.told:
+            select.select([one.reading[0]], [], [], 20)
+        one.begin("a", {})
+        assert select.select([], [one.writing], [], 20)[1]
+        one.exchange(readable=False, writable=True)
+        assert one.waiting_bytes == 0
