@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
 
 import pytest
 
-from toolcelld.worker.template.descriptors import SharedDescriptors
+from toolcelld.worker.template.descriptors import FIXED, LEVEL, SharedDescriptors
 
 
 @pytest.fixture
@@ -36,6 +37,16 @@ def test_a_socket_whose_other_end_is_closed_ends_the_cell(pair: tuple[socket.soc
     assert shared.reset()
     theirs.close()
     assert not shared.reset()
+
+
+@pytest.mark.parametrize("option", FIXED)
+def test_an_option_that_is_not_compared_cannot_be_set(
+    pair: tuple[socket.socket, socket.socket], option: int
+) -> None:
+    for value in (0, 1, 2**31 - 1):
+        with pytest.raises(OSError) as refused:
+            pair[0].setsockopt(LEVEL, option, value)
+        assert refused.value.errno == errno.ENOPROTOOPT
 
 
 def test_what_is_in_a_pipe_is_the_daemons_to_read() -> None:

@@ -5,7 +5,7 @@ processes that have it. Each property of it that a process can change and anothe
 
 - It is set again: status flags, who gets signals of it and which, locks, and times.
 - It is compared, and a call that changed it ends the cell: its owner and mode, the size of a pipe and its hint for
-  writing, the name of a socket, each option of a socket that can be read, and whether a direction was shut down.
+  writing, the name of a socket, each option of a socket that can be read and set, and whether a direction was shut down.
 - It is emptied: what the daemon sent and the call did not read, such as an answer that came late or was read in part.
   Pipes are emptied by the daemon, before each call.
 
@@ -30,8 +30,10 @@ NUMBERS: Final = (0, 1, 2, PROTOCOL, ABORT, REPORTS)
 """All that a template has."""
 CHANGING: Final = (55, 77)
 """SO_MEMINFO, which counts what is in the socket, and SO_PEERPIDFD, which opens a descriptor."""
-OPTIONS: Final = tuple(number for number in range(1, 128) if number not in CHANGING)
-"""All numbers that the kernel may have options for, as it gets new ones."""
+FIXED: Final = (3, 17, 19, 38, 39, 48, 56, 57, 59)
+"""Type, domain, protocol, peer and the like, which no process can set; each that is read costs every call a system call."""
+OPTIONS: Final = tuple(number for number in range(1, 128) if number not in (*CHANGING, *FIXED))
+"""All other numbers that the kernel may have options for, as it gets new ones."""
 OPTION_BYTES_MAX: Final = 64
 NUMBER_BYTES: Final = 4
 LEVEL: Final = socket.SOL_SOCKET
