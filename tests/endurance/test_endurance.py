@@ -16,6 +16,7 @@ CALLS = 400
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_every_call_of_a_short_run_ends_as_it_should() -> None:
     report = run(CALLS)
