@@ -86,7 +86,7 @@ def faults_of(path: str, safe: Collection[str] = (), *, user: int | None = None)
 
 
 def fault_below(
-    directory: str, safe: Collection[str] = (), *, passed: Collection[str] = ()
+    directory: str, safe: Collection[str] = (), *, passed: Collection[str] = (), code: Collection[str] = ()
 ) -> tuple[str, str] | None:
     """Say who else can change a file, or a directory, below one that is in order itself.
 
@@ -96,6 +96,8 @@ def fault_below(
         directory: An absolute path.
         safe: Directories that are accepted, with their files, although other users can write in them.
         passed: Names of entries that are not looked at.
+        code: Endings of files; of the directory itself only such files count, and directories that have one of them.
+            Default: none, and all count.
 
     Returns:
         The directory to accept, and the fault as a clause; None without any, and for what cannot be looked at.
@@ -113,6 +115,8 @@ def fault_below(
         except OSError:
             continue
         left -= len(entries)
+        if code and len(seen) == 1:
+            entries = [entry for entry in entries if _is_code(entry, tuple(code))]
         for entry in entries:
             with contextlib.suppress(OSError):
                 if entry.is_dir():
@@ -123,6 +127,14 @@ def fault_below(
                 elif clause := _fault_of_entry(entry, safe, user):
                     return (entry.path if entry.is_dir() else place), clause
     return None
+
+
+def _is_code(entry: os.DirEntry[str], endings: tuple[str, ...]) -> bool:
+    with contextlib.suppress(OSError):
+        if entry.is_dir():
+            with os.scandir(entry.path) as scanned:
+                return any(below.name.endswith(endings) for below in islice(scanned, ENTRIES_MAX))
+    return entry.name.endswith(endings)
 
 
 def _fault_of_entry(entry: os.DirEntry[str], safe: Collection[str], user: int) -> str:

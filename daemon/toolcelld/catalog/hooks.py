@@ -71,7 +71,7 @@ def find_hooks(config: Config) -> Iterator[tuple[str, HookSection, ToolFile | Pr
             yield name, section, Problem(section.file, "", "rejected", fault)
             continue
         directory, only = os.path.split(section.file)
-        source = Source(SOURCE, SOURCE, (directory,), only=only)
+        source = Source(SOURCE, SOURCE, (directory,), only=only, safe=config.daemon.safe_directories)
         found = scan((source,), directory).found
         yield name, section, found[0] if found else Problem(section.file, "", "broken", "is no tool file")
 

@@ -105,8 +105,7 @@ def hurt(place: Path, fault: str) -> str:
     ("kind", "which"),
     [
         *itertools.product(["directory", "files"], ["team/tools", "team", "team/tools/a.py"]),
-        # Of a single file what lies beside it is not looked at.
-        ("directory", "team/tools/lib"), ("directory", "team/tools/lib/helper.py"),
+        *itertools.product(["directory", "files"], ["team/tools/lib", "team/tools/lib/helper.py", "team/tools/beside.py"]),
     ],
 )  # fmt: skip
 def test_what_other_users_can_change_is_not_used_and_said(
@@ -118,12 +117,14 @@ def test_what_other_users_can_change_is_not_used_and_said(
     (tools / "lib").mkdir(parents=True)
     (tools / "a.py").write_text("")
     (tools / "lib" / "helper.py").write_text("")
+    (tools / "beside.py").write_text("from toolcell import tool\n")
     section = (
         SourceSection(directory=str(tools))
         if kind == "directory"
         else SourceSection(files=(str(tools / "a.py"),))
     )
-    assert len(scanned(tmp_path, section).files) == 1
+    files = len(scanned(tmp_path, section).files)
+    assert files
     says = hurt(tmp_path / which, fault)
     found = scanned(tmp_path, section)
     assert found.files == ()
@@ -136,7 +137,7 @@ def test_what_other_users_can_change_is_not_used_and_said(
     (command,) = re.findall(r"toolcell config set daemon.safe_directories '(.*)'", problem.message)
     safe = tuple(json.loads(command))
     config = Config(sources={"team": section}, daemon=DaemonSection(safe_directories=safe))
-    assert len(scan(sources_of(config, str(tmp_path)), str(tmp_path)).files) == 1, "as the message says"
+    assert len(scan(sources_of(config, str(tmp_path)), str(tmp_path)).files) == files, "as the message says"
 
 
 @pytest.mark.parametrize(
@@ -167,6 +168,33 @@ def test_what_no_tool_file_imports_is_not_looked_at(tmp_path: Path) -> None:
     (tools / "a.py").write_text("")
     (tools / "__pycache__").chmod(0o777)
     assert len(scanned(tmp_path, SourceSection(directory=str(tools))).files) == 1
+
+
+def test_what_a_single_file_cannot_import_is_not_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "Downloads").mkdir()
+    (tmp_path / "Downloads" / "letter.pdf").write_text("")
+    for place in ("notes.txt", "Downloads", "Downloads/letter.pdf"):
+        (tmp_path / place).chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path / "Downloads")
+    (tmp_path / "gone.py").symlink_to(tmp_path / "nothing")
+    assert len(scanned(tmp_path, SourceSection(files=(str(tmp_path / "a.py"),))).files) == 1
+
+
+def test_a_hook_is_not_used_where_other_users_can_change_what_it_imports(tmp_path: Path) -> None:
+    place = tmp_path / "hooks"
+    (place / "lib").mkdir(parents=True)
+    (place / "lib" / "rules.py").write_text("")
+    (place / "guard.py").write_text("")
+    config = Config(hooks={"guard": HookSection(file=str(place / "guard.py"))})
+    (place / "lib" / "rules.py").chmod(0o666)
+    ((_, _, found),) = find_hooks(config)
+    assert isinstance(found, Problem)
+    assert f"{place / 'lib' / 'rules.py'} can be written by every user" in found.message
+    (place / "lib" / "rules.py").chmod(0o644)
+    ((_, _, found),) = find_hooks(config)
+    assert not isinstance(found, Problem)
 
 
 def test_a_hook_that_other_users_can_change_is_not_used(tmp_path: Path) -> None:

@@ -74,8 +74,8 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
                 continue  # the home directory is the project: its files were scanned already
             directories.add(looked)
             fault = source.fault
-            if not fault and source.safe is not None and not source.only:
-                fault = fault_within(resolved, source.safe)
+            if not fault and source.safe is not None:
+                fault = fault_within(resolved, source.safe, only=bool(source.only))
             if fault:
                 found.append(Problem(looked.rstrip("/"), "", "rejected", fault))
                 continue

@@ -43,6 +43,8 @@ __all__ = [
 
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
 BUILTIN = "builtin"
+CODE = (".py", ".pyc", ".so", ".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json", ".node")
+"""Endings of what a tool file can import that lies beside it."""
 """The pack whose names are protected, so that it comes before all other sources."""
 PRIORITIES = {PROJECT: 4, "user": 2}  # of the sources that are there without configuration; 1 for others
 
@@ -266,7 +268,10 @@ def _listed(config: Config, source: Source) -> Iterator[Source]:
     for path in section.files if section is not None else ():
         found = _source_of(path, (source,))
         yield replace(
-            found, listed=f"[source.{source.name}] of the configuration", fault=fault_of_place(path, safe)
+            found,
+            listed=f"[source.{source.name}] of the configuration",
+            fault=fault_of_place(path, safe),
+            safe=safe,
         )
 
 
@@ -282,9 +287,15 @@ def fault_of_place(path: str, safe: Collection[str]) -> str:
     return _not_used(faults, safe) if faults else ""
 
 
-def fault_within(directory: str, safe: Collection[str]) -> str:
-    """Return why nothing is used of a directory that is in order itself: a file or a directory below it is not."""
-    fault = fault_below(directory, safe, passed=UNWATCHED)
+def fault_within(directory: str, safe: Collection[str], *, only: bool = False) -> str:
+    """Return why nothing is used of a directory that is in order itself: a file or a directory below it is not.
+
+    Args:
+        directory: The directory.
+        safe: Directories that are accepted.
+        only: Whether only one of its files is used, so that what it can import counts. Default: False, and all does.
+    """
+    fault = fault_below(directory, safe, passed=UNWATCHED, code=CODE if only else ())
     return _not_used([fault], safe) if fault is not None else ""
 
 
