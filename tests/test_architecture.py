@@ -29,6 +29,7 @@ def imports(place: Path, extra: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "imported"),
     [("toolcell_proto", "google"), ("toolcelld.calls.call", "toolcelld.calls.owner")],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, cast, get_args
 
@@ -50,13 +51,16 @@ def modules(*places: Path) -> Iterator[Path]:
         yield from sorted(place.rglob("*.py")) if place.is_dir() else [place]
 
 
-def strings(text: str) -> Iterator[str]:
-    """Yield the strings of a module, those of its docstrings and comments aside."""
-    tree = ast.parse(text)
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
-            yield node.value
+@cache
+def strings(text: str) -> list[str]:
+    """The strings of a module, those of its docstrings and comments aside."""
+    nodes = list(ast.walk(ast.parse(text)))
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose
+    ]
 
 
 def in_modules(found: re.Pattern[str], places: Collection[Path], *, whole: bool) -> dict[str, list[str]]:
