@@ -14,12 +14,12 @@ from typing import Any, Self
 
 import anyio
 from mcp import types
-from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from toolcell.adapters.mcp import HostContext, HostLink
-from toolcell.adapters.mcp.bridge import host_server
+from toolcell.adapters.mcp.bridge import CHANGES, host_server
 from toolcell.adapters.mcp.host.session import HostSession
 from toolcell.adapters.mcp.kernel import refusal_of
 from toolcell.adapters.pipes import LineTooLong, Pipes
@@ -137,7 +137,7 @@ class _Lines:
 
 async def run_sdk(serving: Server[Any], script: Script) -> None:
     """Serve a script until it ends."""
-    options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
+    options = serving.create_initialization_options(CHANGES)
     await serving.run(_Lines(script), _Lines(script), options)
 
 

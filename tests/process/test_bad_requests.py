@@ -574,6 +574,9 @@ async def test_the_other_requests_are_refused_alike(daemon: RunningDaemon) -> No
             (tools.ReadOutput, pb.ReadOutputRequest(output_id="o-1", **proof), (NOT_FOUND, "UNKNOWN_OUTPUT"), "output_id"),
             (tools.ReadOutput, pb.ReadOutputRequest(output_id="../toolcell.sqlite", **proof), (NOT_FOUND, "UNKNOWN_OUTPUT"), "output_id"),
             (tools.ReadOutput, pb.ReadOutputRequest(output_id="\0", **proof), (NOT_FOUND, "UNKNOWN_OUTPUT"), "output_id"),
+            (tools.ListOffers, pb.ListOffersRequest(), (NOT_FOUND, "UNKNOWN_SESSION"), "session_id"),
+            (tools.ListOffers, pb.ListOffersRequest(session_id="../x", resume_token="x" * 9000), (NOT_FOUND, "UNKNOWN_SESSION"), "session_id"),
+            (tools.ListOffers, pb.ListOffersRequest(**mine), (7, "WRONG_TOKEN"), "resume_token"),
         ]  # fmt: skip
         for rpc, request, expected, field in table:
             assert seen(await refused(rpc, request, wire.agent)) == (expected, field), request

@@ -97,7 +97,7 @@ def test_a_guest_may_join_and_nothing_else(inviting: RunningDaemon) -> None:
     code = Code.read(text)
     guest = Identity(*_certificates.new_guest(code))
     stranger = Identity(*_certificates.new_guest(Code.new(authority_of(inviting).decode())))
-    methods = ["Attach", "CallTool", "ListTools", "GetTool", "AbortCall", "ReadOutput"]
+    methods = ["Attach", "CallTool", "ListTools", "GetTool", "AbortCall", "ReadOutput", "ListOffers"]
     with channel(inviting, address, guest) as known:
         for name in methods:
             assert status(known, f"/toolcell.v1.ToolCell/{name}") is grpc.StatusCode.UNAUTHENTICATED

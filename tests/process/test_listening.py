@@ -251,6 +251,7 @@ def test_a_session_is_its_owners_alone(remote: Remote) -> None:
     attach, method = SERVED[0]
     ((abort, of_abort),) = [each for each in SERVED if each[0].endswith("/AbortCall")]
     ((read, of_read),) = [each for each in SERVED if each[0].endswith("/ReadOutput")]
+    ((offers, of_offers),) = [each for each in SERVED if each[0].endswith("/ListOffers")]
     request = request_of(method, "")
     request.open.linger_seconds = 60
     bobs = remote.ticket(tenant="bob", certificate=remote.bob.fingerprint)
@@ -270,6 +271,7 @@ def test_a_session_is_its_owners_alone(remote: Remote) -> None:
             for path, of, message in (
                 (abort, of_abort, pb.AbortCallRequest(call_id="c", **keys)),
                 (read, of_read, pb.ReadOutputRequest(output_id="o", length_bytes=1, **keys)),
+                (offers, of_offers, pb.ListOffersRequest(**keys)),
             ):
                 assert "no session" in refusal(channel, path, of, message, shown).details()
         close = pb.AttachRequest(close=pb.Close())

@@ -20,7 +20,8 @@ import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from toolcell._version import VERSION
 
@@ -33,7 +34,7 @@ WAITING_BYTES_MAX: Final = 64 * 2**20
 TURNS_MAX: Final = 100
 """Reads of what a server has said since its last call, of a pipe's length each; it may go on while it is read."""
 PAGES_MAX: Final = 50
-"""Of a list of tools; more tools than fit there are of no use to a model."""
+"""Of a list; more tools than fit there are of no use to a model."""
 NOISE_BYTES_MAX: Final = 2000
 """Of a line that is no message, as it is shown."""
 EXIT_SECONDS: Final = 1.0
@@ -45,12 +46,37 @@ KILLED_SECONDS: Final = 20.0
 NO_METHOD: Final = -32601
 
 
+@dataclass(frozen=True, slots=True)
+class List:
+    """A list that a server may have."""
+
+    method: str
+    member: str  # of the result
+    capability: str  # with which it has the list; empty where each is asked
+    key: str  # what an entry is known by
+    count: int  # that are used; no further page is asked for with more than that
+
+
+LISTS: Final = (
+    List("tools/list", "tools", "", "name", 5000),
+    List("resources/list", "resources", "resources", "uri", 1000),
+    List("resources/templates/list", "resourceTemplates", "resources", "uriTemplate", 50),
+    List("prompts/list", "prompts", "prompts", "name", 200),
+)
+"""Tools are counted, and 128 are used. The others a host shows to a person, who chooses, and it holds each address against
+each template."""
+
+
 class RpcError(Exception):
     """A request failed, by the server's own account or by that of the host that it asked."""
 
     def __init__(self, code: object, message: object) -> None:
         self.code = code if type(code) is int else 0
         super().__init__(str(message or "it failed without a reason"))
+
+
+Lists: TypeAlias = Mapping[str, "list[Mapping[str, Any]] | RpcError"]
+"""What a server lists, by the member of the result; the error of a list that it has and does not tell."""
 
 
 class ServerExited(Exception):
@@ -90,6 +116,7 @@ class Connection:
     def __init__(self, command: Sequence[str], directory: str, host: Host) -> None:
         self._command, self._directory, self._host = command, directory, host
         self._number = 0  # of the last request
+        self.capabilities: Mapping[str, Any] = {}  # of the server, as it said when it was greeted last
         # The mutable state of one process; `start` begins it anew.
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1  # of the process, as long as there is one
@@ -116,7 +143,8 @@ class Connection:
         about = {"name": "toolcell", "version": VERSION}
         capabilities: dict[str, Any] = {"roots": {}, "elicitation": {}, "sampling": {}}
         greeting = {"protocolVersion": PROTOCOL, "capabilities": capabilities, "clientInfo": about}
-        self.request("initialize", greeting)
+        said = self.request("initialize", greeting).get("capabilities")
+        self.capabilities = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
         self._send({"method": "notifications/initialized"})
 
     def refresh(self) -> bool:
@@ -132,8 +160,8 @@ class Connection:
             return False
         return True
 
-    def tools(self) -> list[Mapping[str, Any]]:
-        """Return the tools that the server offers. Raises as `request`."""
+    def lists(self) -> Lists:
+        """Return what the server offers. Raises as `request`."""
         listing = Listing(self)
         while (found := listing.take()) is None:
             self._turn(None)
@@ -364,7 +392,7 @@ class Connection:
 
 
 class Listing:
-    """The tools that a server offers, page by page, while other requests go on.
+    """What a server offers, page by page, while other requests go on: its tools, and of the rest what it says that it has.
 
     Args:
         connection: Leads to the server; `exchange` reads what it sends.
@@ -372,22 +400,47 @@ class Listing:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        able = connection.capabilities
+        self._left = [each for each in LISTS if not each.capability or each.capability in able]
+        self._lists: dict[str, list[Mapping[str, Any]] | RpcError] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._list = self._left.pop(0)
         self._found: list[Mapping[str, Any]] = []
         self._pages = 0
-        self._number: int = connection.begin("tools/list", {})
+        self._number: int = self._connection.begin(self._list.method, {})
 
-    def take(self) -> list[Mapping[str, Any]] | None:
-        """Return the tools when the last page has come, else None. Raises `RpcError`, and `ServerBroken` as `begin` does."""
+    def take(self) -> Lists | None:
+        """Return the lists when the last page has come, else None.
+
+        Raises `RpcError` where it does not list its tools, and `ServerBroken` as `begin` does.
+        """
         while (response := self._connection.take(self._number)) is not None:
-            page = result_of_response(response)
-            listed: Any = page.get("tools")
-            if isinstance(listed, list):
-                self._found += filter(_is_object, cast("Sequence[Any]", listed))
-            self._pages += 1
-            if not (cursor := page.get("nextCursor")) or self._pages == PAGES_MAX:
-                return self._found
-            self._number = self._connection.begin("tools/list", {"cursor": cursor})
+            try:
+                over = self._read(result_of_response(response))
+            except RpcError as error:
+                if not self._list.capability:
+                    raise
+                self._lists[self._list.member], over = error, True
+            if over and not self._left:
+                return self._lists
+            if over:
+                self._begin()
         return None
+
+    def _read(self, page: Mapping[str, Any]) -> bool:
+        """Take in a page, and ask for the next; return whether it is the last."""
+        listed: Any = page.get(self._list.member)
+        if isinstance(listed, list):
+            self._found += filter(_is_object, cast("Sequence[Any]", listed))
+        self._pages += 1
+        cursor = page.get("nextCursor")
+        if cursor and self._pages < PAGES_MAX and len(self._found) <= self._list.count:
+            self._number = self._connection.begin(self._list.method, {"cursor": cursor})
+            return False
+        self._lists[self._list.member] = self._found
+        return True
 
     def give_up(self) -> None:
         """Ignore what comes from now on."""

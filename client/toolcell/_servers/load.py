@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fnmatch
+import functools
 import hashlib
 import json
 import os
@@ -31,7 +32,8 @@ from toolcell._authoring.discover import Export, Exports, Problem
 from toolcell._authoring.returns import Returns
 from toolcell._results.errors import InvalidArguments
 from toolcell._results.json_value import from_json
-from toolcell._servers.connection import Connection, Host, RpcError, ServerBroken, ServerExited
+from toolcell._servers import offers
+from toolcell._servers.connection import Connection, Host, Lists, RpcError, ServerBroken, ServerExited
 
 TOOLS_MAX: Final = 128  # the daemon takes no more of one file
 NAME_CHARACTERS_MAX: Final = 64
@@ -42,7 +44,9 @@ BROKEN_STATUS: Final = 70
 """EX_SOFTWARE: of a worker whose server does what is no MCP."""
 HINTS: Final = {"readOnlyHint": "read_only", "destructiveHint": "destructive", "idempotentHint": "idempotent"}
 """Annotations of a tool, and the options that tell hosts of them."""
-LIST_CHANGED: Final = "notifications/tools/list_changed"
+LIST_CHANGED: Final = frozenset(
+    {f"notifications/{each}/list_changed" for each in ("tools", "resources", "prompts")}
+)
 ASKED: Final = frozenset({"elicitation/create", "sampling/createMessage"})
 """What a server may ask the host of the agent during a call."""
 
@@ -133,14 +137,25 @@ class Served:
         self._directory = os.getcwd()
         self.connection = Connection(command, self._directory, self)
 
-    def start(self) -> list[Mapping[str, Any]]:
-        """Start it, and return its tools."""
+    def start(self) -> Lists:
+        """Start it, and return what it offers."""
         self.connection.start()
         atexit.register(self.connection.close)
-        return self.connection.tools()
+        return self.connection.lists()
 
-    def exports(self, listed: Sequence[Mapping[str, Any]]) -> Exports:
-        """Return the tools of a list of the server's, whose calls it gets by the names of that list from now on."""
+    def request_of(self, tool: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+        """Return the request that a call is, its method and its parameters. Raises `InvalidArguments`."""
+        own = self.names.get(tool)
+        return (
+            offers.request_of(arguments)
+            if own is None
+            else ("tools/call", {"name": own, "arguments": arguments})
+        )
+
+    def exports(self, lists: Lists) -> Exports:
+        """Return what the server's lists have, whose calls it gets by the names of them from now on."""
+        listed = lists["tools"]
+        assert not isinstance(listed, RpcError)
         names = [name for tool in listed if isinstance(name := tool.get("name"), str) and name]
         problems = [*_unmatched(self._chosen, names)]
         tools: dict[str, Export] = {}
@@ -161,13 +176,18 @@ class Served:
                 tools[name] = _export(name, own, tool)
                 own_names[name] = own
         self.names = own_names
-        return Exports(tuple(tools.values()), tuple(problems), served=self)
+        doors: tuple[Export, ...] = ()
+        if offers.has_any(self.connection.capabilities):
+            offered, remarks = offers.listed(lists, functools.partial(name_of, self._name))
+            doors = (_door(self._name, offered),)
+            problems += remarks
+        return Exports((*doors, *tools.values()), tuple(problems), served=self)
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Pass it on."""
         if self.host is not None:
             self.host.on_notification(method, params)
-        elif method == LIST_CHANGED:
+        elif method in LIST_CHANGED:
             self.announced = True
 
     def on_request(self, number: object, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -218,6 +238,21 @@ class _AsSaid(Returns):
     def misfit(self, details: bytes | None) -> str | None:
         """Say that a value fits."""
         return ""
+
+
+def _door(server: str, offered: Sequence[Mapping[str, Any]]) -> Export:
+    """Return what leads to the resources and prompts of a server."""
+    return Export(
+        f"{server}{offers.DOOR}",
+        f"What the MCP server {server} offers beside tools: its resources and prompts.",
+        {},
+        0,
+        False,
+        _AsSent(None, None, lambda: dict(offers.SCHEMA)),
+        _not_called,
+        False,
+        offers=tuple(offered),
+    )
 
 
 def _is_chosen(name: str, chosen: Sequence[str]) -> bool:

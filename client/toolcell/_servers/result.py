@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from toolcell._results.content import File, Image, Link, ToolResult
+from toolcell._results.errors import ToolError
 from toolcell._results.mcp_content import block
 
 KINDS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
@@ -29,13 +31,22 @@ def result_of(returned: Mapping[str, Any]) -> ToolResult:
     content = returned.get("content")
     parts = cast("list[object]", content) if isinstance(content, list) else []
     return ToolResult(
-        [_part(part) for part in parts],
+        [part_of(part) for part in parts],
         details=returned.get("structuredContent"),
         is_error=returned.get("isError") is True,
     )
 
 
-def _part(part: object) -> str | Image | File | Link:
+def decoded(data: object) -> bytes:
+    """Return what base64 stands for. Raises `ToolError` for anything else."""
+    try:
+        return base64.b64decode(cast("str", data), validate=True)
+    except (ValueError, TypeError) as error:
+        raise ToolError(f"The server sent what is no base64: {error}.") from None
+
+
+def part_of(part: object) -> str | Image | File | Link:
+    """Return a block of content as a part of a result. Raises `ToolError` if it cannot be read."""
     fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
     kind = fields.get("type")
     if not isinstance(kind, str) or kind not in KINDS:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .errors import Refused, Unavailable
     from .events import Event, Gap, Log, Metadata, Progress, Started, Update
     from .forms import Question, question_service
+    from .offers import Offer, OfferArgument
     from .outcome import (
         Block,
         CallFailed,
@@ -57,6 +58,8 @@ else:
         "Limits": "toolcell.client.limits",
         "Log": "toolcell.client.events",
         "Metadata": "toolcell.client.events",
+        "Offer": "toolcell.client.offers",
+        "OfferArgument": "toolcell.client.offers",
         "Outcome": "toolcell.client.outcome",
         "Output": "toolcell.client.outcome",
         "Problem": "toolcell.client.catalog",
@@ -92,6 +95,8 @@ __all__ = [
     "Limits",
     "Log",
     "Metadata",
+    "Offer",
+    "OfferArgument",
     "Outcome",
     "Output",
     "Problem",

@@ -35,6 +35,7 @@ from .call import CANCELLED, Call
 from .callbacks import Answer, Ask
 from .catalog import Catalog
 from .events import Event
+from .offers import Offer
 from .outcome import Outcome
 
 EVENTS_AHEAD_MAX = 16  # handed over and not yet handled; further ones wait in the bounded store of the call
@@ -129,6 +130,10 @@ class Session:
     def read_output(self, output_id: str, *, start: int = 0, length: int = 50_000) -> bytes:
         """A range of an output that was cut, fewer bytes at its end. Raises Refused, Unavailable, ValueError."""
         return self._stay.run(lambda _: self._stay.session.read_output(output_id, start=start, length=length))
+
+    def offers(self) -> tuple[Offer, ...]:
+        """What the MCP servers of the directory offer beside tools, as they were last asked. Raises Refused, Unavailable."""
+        return self._stay.run(lambda _: self._stay.session.offers())
 
 
 @contextmanager

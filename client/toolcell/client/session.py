@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec
 from toolcell._authoring.tool import Limits
 from toolcell._session_reasons import DATA_BYTES_MAX, REASONS, SessionReason
 from toolcell._version import VERSION
+from toolcell.client._grpc.channel import Channel
 from toolcell.client._launch.daemon import find
 from toolcell.client._transport.connection import Connection
 from toolcell.client._transport.json_values import encode_arguments
@@ -32,6 +33,7 @@ from .catalog import Catalog
 from .errors import Code, Refusal, Unavailable
 from .events import Event
 from .limits import encode_limits
+from .offers import Offer, decode
 
 NO_ASYNCIO = (
     "toolcell.client needs a running asyncio event loop, and there is none here; under trio or without a loop use "
@@ -215,9 +217,7 @@ class Session:
         """
         if start < 0 or length <= 0:
             raise ValueError(f"start is {start} and length is {length}; they must be at least 0 and 1")
-        if self._connection.line is None:
-            raise Unavailable("The connection to the daemon is lost.", "Try again in a moment.")
-        channel, _ = self._connection.line
+        channel = self._channel()
         request = pb.ReadOutputRequest(
             output_id=output_id,
             session_id=self.id,
@@ -226,6 +226,25 @@ class Session:
             length_bytes=length,
         )
         return b"".join([part.data async for part in channel.watch(ToolCellMethods.ReadOutput, request)])
+
+    async def offers(self) -> tuple[Offer, ...]:
+        """Return what the MCP servers of the directory offer beside tools: as they were last asked, and none is started.
+
+        One is asked for by a call of `Offer.tool`, whose outcome has what was read as content.
+
+        Raises:
+            Refused: The daemon has no such session any more.
+            Unavailable: The connection to the daemon is lost.
+        """
+        request = pb.ListOffersRequest(session_id=self.id, resume_token=self._connection.opening.resume_token)
+        parts = self._channel().watch(ToolCellMethods.ListOffers, request)
+        return tuple([decode(offer) async for part in parts for offer in part.offers])
+
+    def _channel(self) -> Channel:
+        """Return what single requests go by. Raises `Unavailable`."""
+        if self._connection.line is None:
+            raise Unavailable("The connection to the daemon is lost.", "Try again in a moment.")
+        return self._connection.line[0]
 
 
 class _Opening(AbstractAsyncContextManager["Session"]):

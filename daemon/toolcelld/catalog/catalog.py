@@ -20,7 +20,8 @@ from types import MappingProxyType
 
 from toolcell._file_kinds import kind_of, tool_stem
 from toolcell._printable import printable
-from toolcelld.catalog.describing.description import BrokenFile, Described, Description
+from toolcelld.catalog.describing.description import BrokenFile, Described, Description, Offer
+from toolcelld.catalog.describing.offers import checked as checked_offers
 from toolcelld.catalog.describing.schemas import check_schemas
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import BUILTIN, ToolFile
@@ -60,6 +61,9 @@ class ToolInfo:
     overrides_builtin: bool = False  # whether the user lets it replace a built-in tool of its name
     on_session: bool = False  # whether its file wants to hear what happens to a session
     promise: str = ""  # of a tool of an MCP server: the digest of what it says of itself
+    offers: tuple[Offer, ...] | None = (
+        None  # of what leads to resources and prompts of a server; None for a tool
+    )
 
     @property
     def path(self) -> str:
@@ -78,6 +82,8 @@ class Catalog:
     directory: str
     generation: int = 0
     tools: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # sorted by name
+    doors: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])
+    """What leads to the resources and prompts of servers: it is called as a tool is, and not offered as one."""
     problems: tuple[Problem, ...] = ()
     disabled: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # switched off, not offered
     denied: Mapping[str, str] = field(default_factory=dict[str, str])  # of those: the permission rule
@@ -119,8 +125,8 @@ class Catalog:
         )
 
     def find(self, name: str) -> ToolInfo | None:
-        """Return the tool with this name, also one that is switched off, or None."""
-        return self.tools.get(name) or self.disabled.get(name)
+        """Return the tool with this name, also one that is not offered or is switched off, or None."""
+        return self.tools.get(name) or self.doors.get(name) or self.disabled.get(name)
 
     def problem_of(self, name: str) -> Problem | None:
         """Return the problem of the tool or file with this name, or None."""
@@ -198,7 +204,14 @@ def assemble(
     return replace(
         catalog,
         generation=previous.generation if previous else 0,
-        tools={name: tool for name, tool in sorted(winners.items()) if name not in off},
+        tools={
+            name: tool for name, tool in sorted(winners.items()) if name not in off and tool.offers is None
+        },
+        doors={
+            name: tool
+            for name, tool in sorted(winners.items())
+            if name not in off and tool.offers is not None
+        },
         disabled={name: tool for name, tool in sorted(winners.items()) if name in off},
         denied=denied,
         taken_out={name: text for name, text in taken_out.items() if name in off},
@@ -332,6 +345,7 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         title=_line_of_text(declared.title),
         ends_turn=declared.ends_turn,
         output_schema=described.output_schema,
+        offers=None if described.offers is None else checked_offers(described.offers),
     )
 
 

@@ -39,7 +39,10 @@ from toolcelld.sessions.caller import Caller
 logger = logging.getLogger(__name__)
 
 SERVED: Final = frozenset({
-    *(f"/toolcell.v1.ToolCell/{name}" for name in ("Attach", "CallTool", "ListTools", "GetTool", "AbortCall", "ReadOutput")),
+    *(
+        f"/toolcell.v1.ToolCell/{name}"
+        for name in ("Attach", "CallTool", "ListTools", "GetTool", "AbortCall", "ReadOutput", "ListOffers")
+    ),
     "/grpc.health.v1.Health/Check",
 })  # fmt: skip
 """What a ticket is good for; a method that is not here is refused, also one that is new in the contract."""

@@ -44,6 +44,7 @@ from toolcelld.rpc.messages.encoding import (
     call_info,
     catalog_part,
     encode_event,
+    encode_offers,
     encode_output,
     encode_problem,
     encode_tool,
@@ -388,6 +389,15 @@ class ToolCell(rpc.ToolCellServicer):
                     yield pb.ReadOutputResponse(data=part)
             except UnknownOutput as error:
                 raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error
+
+    async def ListOffers(
+        self, request: pb.ListOffersRequest, context: Context
+    ) -> AsyncIterator[pb.ListOffersResponse]:
+        async with refusals(context):
+            caller = self._access.caller(context)
+            session = self._sessions.get(request.session_id, request.resume_token, caller)
+            for part in encode_offers(session.offered):
+                yield part
 
     async def _find_output(
         self, spills: SpillStore, request: pb.ReadOutputRequest, context: Context

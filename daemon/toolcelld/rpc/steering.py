@@ -163,7 +163,7 @@ class Steering(rpc.OperatorServicer):
             files = {
                 tool.file.digest: tool.file
                 for catalog in catalogs
-                for tool in (*catalog.tools.values(), *catalog.disabled.values())
+                for tool in (*catalog.tools.values(), *catalog.doors.values(), *catalog.disabled.values())
                 if request.tool in (tool.name, tool.path)
             }
             if not files:

@@ -127,9 +127,12 @@ class Admission:
         if not self._allow and not self._deny and not self._has_reader:
             return catalog
         if self._offered is None or self._offered[0] is not catalog:
-            tools = {name: tool for name, tool in catalog.tools.items() if self._may_call(name, tool)}
+            tools, doors = (
+                {name: tool for name, tool in each.items() if self._may_call(name, tool)}
+                for each in (catalog.tools, catalog.doors)
+            )
             problems = [wrong for wrong in catalog.problems if not wrong.tool or self._may_call(wrong.tool)]
-            self._offered = catalog, replace(catalog, tools=tools, problems=tuple(problems))
+            self._offered = catalog, replace(catalog, tools=tools, doors=doors, problems=tuple(problems))
         return self._offered[1]
 
     def _may_call(self, name: str, tool: ToolInfo | None = None) -> bool:

@@ -16,17 +16,25 @@ import math
 import resource
 import select
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
-from toolcell import ToolError
+from toolcell import ToolError, ToolResult
 from toolcell._authoring.discover import Export
 from toolcell._results.errors import MISFIT, InvalidArguments
 from toolcell._results.exception_text import describe_exception
 from toolcell._results.json_value import to_json
 from toolcell._results.normalise import failure
-from toolcell._servers.connection import Listing, RpcError, ServerBroken, ServerExited, result_of_response
+from toolcell._servers.connection import (
+    Listing,
+    Lists,
+    RpcError,
+    ServerBroken,
+    ServerExited,
+    result_of_response,
+)
 from toolcell._servers.load import LIST_CHANGED, Served, exit_as, exit_broken
+from toolcell._servers.offers import READERS
 from toolcell._servers.result import result_of
 from toolcelld import titles
 from toolcelld.protocol.frames import FrameError, encode
@@ -69,14 +77,19 @@ SEVERAL: Final = (
 )
 
 
+Read: TypeAlias = Callable[[Mapping[str, Any]], ToolResult]
+"""Makes a result of ours of what a request of the server returns."""
+
+
 class _Call:
     """A call that the server has."""
 
-    __slots__ = ("cancelled", "ping", "sequence", "tool", "until", "updates")
+    __slots__ = ("cancelled", "ping", "read", "sequence", "tool", "until", "updates")
 
-    def __init__(self, sequence: int, tool: Export, updates: UpdateSender) -> None:
+    def __init__(self, sequence: int, tool: Export, read: Read, updates: UpdateSender) -> None:
         self.sequence = sequence
         self.tool = tool
+        self.read = read
         self.updates = updates
         self.cancelled = False
         self.ping = 0  # the ping after the cancellation, until it is answered
@@ -188,26 +201,25 @@ class Serving:
             self._send(message.seq, Report.from_text("aborted", "", ran=False))
             return
         try:
-            arguments = tool.arguments(payload)
+            method, params = self._served.request_of(message.tool, tool.arguments(payload))
         except InvalidArguments as error:
             self._send(message.seq, Report.from_text("invalid_arguments", str(error), ran=False))
             return
         updates = UpdateSender(self._channel, message.seq)
-        asked = {"name": self._served.names[message.tool], "arguments": arguments}
         try:
             if not self._calls and not self._connection.refresh():
                 updates.tell("log", {"level": "warning", "text": AGAIN})
                 self._listing = None
                 self._connection.start()
                 self._announced = True  # it may have other tools than before
-            number = self._connection.begin("tools/call", asked, with_progress=True)
+            number = self._connection.begin(method, params, with_progress=True)
         except ServerExited as exited:
             exit_as(exited)
         except ServerBroken as broken:
             exit_broken(self._connection, broken)
         except RpcError as error:  # of its greeting
             exit_broken(self._connection, ServerBroken(str(error)))
-        self._calls[number] = _Call(message.seq, tool, updates)
+        self._calls[number] = _Call(message.seq, tool, READERS.get(method, result_of), updates)
         self._entitle(f"{message.tool} {message.context['call_id']}")
 
     def _entitle(self, call: str) -> None:
@@ -279,7 +291,7 @@ class Serving:
                 exit_broken(self._connection, broken)
             self._say_ended(broken)
 
-    def _send_list(self, found: Sequence[Mapping[str, Any]]) -> None:
+    def _send_list(self, found: Lists) -> None:
         exported = self._served.exports(found)
         self._tools = {tool.name: tool for tool in exported.tools}
         description = description_of(exported, [])
@@ -331,7 +343,7 @@ class Serving:
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Pass progress on to its call, and a record to the one call that runs, or else to the log of the server."""
-        if method == LIST_CHANGED:
+        if method in LIST_CHANGED:
             self._announced = True
         elif method == "notifications/progress":
             token = params.get("progressToken")
@@ -375,9 +387,9 @@ class Serving:
 def _report_of(call: _Call, response: Mapping[str, Any]) -> Report:
     """Return the report of a call that the server has answered; of one that was cancelled it says that."""
     try:
-        result = call.tool.normalise(result_of(result_of_response(response)))
+        result = call.tool.normalise(call.read(result_of_response(response)))
     except RpcError as error:
-        result = failure(ToolError(f"{error} (code {error.code})"))
+        result = failure(ToolError(f"{error} (code {error.code})", details={"code": error.code}))
     except ToolError as error:
         result = failure(error)
     except Exception as error:  # noqa: BLE001  # the values are the server's, and it may send any

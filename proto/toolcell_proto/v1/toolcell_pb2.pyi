@@ -2067,6 +2067,156 @@ class ReadOutputResponse(_message.Message):
 Global___ReadOutputResponse: _TypeAlias = ReadOutputResponse  # noqa: Y015
 
 @_typing.final
+class ListOffersRequest(_message.Message):
+    """Requests what the MCP servers of a session offer beside tools."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """The session."""
+    resume_token: _builtins.str
+    """Its resume token."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        resume_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resume_token", b"resume_token", "session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOffersRequest: _TypeAlias = ListOffersRequest  # noqa: Y015
+
+@_typing.final
+class ListOffersResponse(_message.Message):
+    """Some of it; the stream ends after the last part."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def offers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Offer]:
+        """In the order of the servers' names, and of each as it lists them."""
+
+    def __init__(
+        self,
+        *,
+        offers: _abc.Iterable[Global___Offer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offers", b"offers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOffersResponse: _TypeAlias = ListOffersResponse  # noqa: Y015
+
+@_typing.final
+class Offer(_message.Message):
+    """A resource, a template of addresses, or a prompt of an MCP server.
+
+    It is asked for by a Call of `tool`, which no catalog lists, with the arguments {"method":…,"params":{…}}: a request of the
+    protocol, which is "resources/read", "prompts/get" or "completion/complete", with the server's own names. Whatever holds
+    for calls holds for it: permissions, trust, limits, aborts and records. The outcome's content is what was read, in its order,
+    and its details say what each part is: {"contents":[{"uri":…,"mimeType":…}]},
+    {"description":…,"messages":[{"role":…,"resource":{"uri":…}}]} or {"values":[…],"total":…,"hasMore":…}.
+    A server that answers with an error is TOOL_ERROR, with the details {"code":…}.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    MIME_TYPE_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"resource", "template" or "prompt"."""
+    tool: _builtins.str
+    """The tool to call."""
+    path: _builtins.str
+    """The path of the server's file, as in Tool: tools with the same path are tools of this server."""
+    key: _builtins.str
+    """Its URI, its URI template (RFC 6570), or the server's own name of a prompt. URIs of several servers may be equal."""
+    name: _builtins.str
+    """Its name; of a prompt that which hosts see, with the name of the server."""
+    title: _builtins.str
+    """A name for people, or empty."""
+    description: _builtins.str
+    """One line, or empty."""
+    mime_type: _builtins.str
+    """The media type, or empty."""
+    size_bytes: _builtins.int
+    """The size of a resource, where the server says it."""
+    @_builtins.property
+    def arguments(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferArgument]:
+        """The arguments of a prompt."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        path: _builtins.str = ...,
+        key: _builtins.str = ...,
+        name: _builtins.str = ...,
+        title: _builtins.str = ...,
+        description: _builtins.str = ...,
+        mime_type: _builtins.str = ...,
+        size_bytes: _builtins.int | None = ...,
+        arguments: _abc.Iterable[Global___OfferArgument] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_size_bytes", b"_size_bytes", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_size_bytes", b"_size_bytes", "arguments", b"arguments", "description", b"description", "key", b"key", "kind", b"kind", "mime_type", b"mime_type", "name", b"name", "path", b"path", "size_bytes", b"size_bytes", "title", b"title", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__size_bytes: _TypeAlias = _typing.Literal["size_bytes"]  # noqa: Y015
+    _WhichOneofArgType__size_bytes: _TypeAlias = _typing.Literal["_size_bytes", b"_size_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__size_bytes) -> _WhichOneofReturnType__size_bytes | None: ...
+
+Global___Offer: _TypeAlias = Offer  # noqa: Y015
+
+@_typing.final
+class OfferArgument(_message.Message):
+    """An argument of a prompt, which is a text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    description: _builtins.str
+    """One line, or empty."""
+    required: _builtins.bool
+    """Whether the prompt needs it."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        description: _builtins.str = ...,
+        required: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "name", b"name", "required", b"required"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OfferArgument: _TypeAlias = OfferArgument  # noqa: Y015
+
+@_typing.final
 class CallInfo(_message.Message):
     """A call, in lists and when a session is resumed."""
 

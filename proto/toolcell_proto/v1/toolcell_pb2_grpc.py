@@ -65,6 +65,11 @@ class ToolCellStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_toolcell__pb2.ReadOutputRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_toolcell__pb2.ReadOutputResponse.FromString,
                 _registered_method=True)
+        self.ListOffers = channel.unary_stream(
+                '/toolcell.v1.ToolCell/ListOffers',
+                request_serializer=toolcell__proto_dot_v1_dot_toolcell__pb2.ListOffersRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_toolcell__pb2.ListOffersResponse.FromString,
+                _registered_method=True)
 
 
 class ToolCellServicer(object):
@@ -121,6 +126,13 @@ class ToolCellServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListOffers(self, request, context):
+        """Lists what the MCP servers of a session offer beside tools, as of its catalog. No server is started for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ToolCellServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -153,6 +165,11 @@ def add_ToolCellServicer_to_server(servicer, server):
                     servicer.ReadOutput,
                     request_deserializer=toolcell__proto_dot_v1_dot_toolcell__pb2.ReadOutputRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_toolcell__pb2.ReadOutputResponse.SerializeToString,
+            ),
+            'ListOffers': grpc.unary_stream_rpc_method_handler(
+                    servicer.ListOffers,
+                    request_deserializer=toolcell__proto_dot_v1_dot_toolcell__pb2.ListOffersRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_toolcell__pb2.ListOffersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -318,6 +335,33 @@ class ToolCell(object):
             '/toolcell.v1.ToolCell/ReadOutput',
             toolcell__proto_dot_v1_dot_toolcell__pb2.ReadOutputRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_toolcell__pb2.ReadOutputResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOffers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toolcell.v1.ToolCell/ListOffers',
+            toolcell__proto_dot_v1_dot_toolcell__pb2.ListOffersRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_toolcell__pb2.ListOffersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,8 @@ class ToolCellStub:
     """
     ReadOutput: _aio.UnaryStreamMultiCallable[_toolcell_pb2.ReadOutputRequest, _toolcell_pb2.ReadOutputResponse]
     """Reads a range of an output that was truncated. The stream ends after `length_bytes`, or at the end of the output."""
+    ListOffers: _aio.UnaryStreamMultiCallable[_toolcell_pb2.ListOffersRequest, _toolcell_pb2.ListOffersResponse]
+    """Lists what the MCP servers of a session offer beside tools, as of its catalog. No server is started for it."""
 
 class ToolCellServicer(metaclass=_abc_1.ABCMeta):
     """The service for agents: sessions with calls, and single calls without a session."""
@@ -119,6 +121,14 @@ class ToolCellServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_toolcell_pb2.ReadOutputRequest, _abc.AsyncIterator[_toolcell_pb2.ReadOutputResponse]],
     ) -> _abc.AsyncIterator[_toolcell_pb2.ReadOutputResponse]:
         """Reads a range of an output that was truncated. The stream ends after `length_bytes`, or at the end of the output."""
+
+    @_abc_1.abstractmethod
+    def ListOffers(
+        self,
+        request: _toolcell_pb2.ListOffersRequest,
+        context: _aio.ServicerContext[_toolcell_pb2.ListOffersRequest, _abc.AsyncIterator[_toolcell_pb2.ListOffersResponse]],
+    ) -> _abc.AsyncIterator[_toolcell_pb2.ListOffersResponse]:
+        """Lists what the MCP servers of a session offer beside tools, as of its catalog. No server is started for it."""
 
 def add_ToolCellServicer_to_server(servicer: ToolCellServicer, server: _aio.Server) -> None: ...
 

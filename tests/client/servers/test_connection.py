@@ -207,7 +207,31 @@ while True:
     say(id=number, result={"tools": [{"name": f"t{number}"}, 5], "nextCursor": "more"})
 """
     with served(lines) as one:
-        assert len(one.tools()) == connection.PAGES_MAX
+        tools = one.lists()["tools"]
+        assert isinstance(tools, list)
+        assert len(tools) == connection.PAGES_MAX
+
+
+def test_of_other_lists_those_are_asked_for_that_a_server_has() -> None:
+    """Its tools are used where another list fails."""
+    lines = """
+for _ in range(4):
+    asked = hear()
+    if asked["method"].startswith("tools"):
+        say(id=asked["id"], result={"tools": [{"name": "t"}]})
+    elif asked["method"] == "resources/list":
+        say(id=asked["id"], result={"resources": [{"uri": "a"}]})
+    else:
+        say(id=asked["id"], error={"code": -32601, "message": asked["method"]})
+"""
+    with served(lines) as one:
+        assert one.lists().keys() == {"tools"}
+    with served(lines) as one:
+        one.capabilities = {"resources": None, "prompts": {}}
+        lists = one.lists()
+        assert lists["resources"] == [{"uri": "a"}]
+        assert str(lists["resourceTemplates"]) == "resources/templates/list"
+        assert str(lists["prompts"]) == "prompts/list"
 
 
 def until_taken(one: Connection, number: int) -> Mapping[str, Any]:

@@ -19,10 +19,11 @@ from toolcell._version import VERSION
 
 from .host.context import INSTRUCTIONS, Context
 from .host.session import HostSession
-from .resources import templates
 
 Handler: TypeAlias = Callable[[Context, Any], Awaitable[Any]]
 """Answers a request of a host."""
+CHANGES = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+"""What a host that shakes hands is notified of."""
 
 
 async def serve(
@@ -31,7 +32,7 @@ async def serve(
     """Serve one host by one session until the host ends its input. Cancelled, it leaves in the same way."""
     async with session:
         serving = host_server(session)
-        options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
+        options = serving.create_initialization_options(CHANGES)
         await serving.run(read, write, options)
 
 
@@ -50,10 +51,12 @@ def server(
         on_list_tools=handler("list_tools"),
         on_call_tool=handler("call_tool"),
         on_list_resources=handler("list_resources"),
-        on_list_resource_templates=_list_templates,
+        on_list_resource_templates=handler("list_resource_templates"),
         on_read_resource=handler("read_resource"),
         on_subscribe_resource=_nothing_changes,
         on_unsubscribe_resource=_nothing_changes,
+        on_list_prompts=handler("list_prompts"),
+        on_get_prompt=handler("get_prompt"),
         on_completion=handler("complete"),
         on_subscriptions_listen=handler("listen"),
     )
@@ -70,14 +73,8 @@ def host_server(session: HostSession) -> Server[Any]:
     return serving
 
 
-async def _list_templates(
-    _context: Context, _params: types.PaginatedRequestParams | None
-) -> types.ListResourceTemplatesResult:
-    return types.ListResourceTemplatesResult(resource_templates=templates())
-
-
 async def _nothing_changes(
     _context: Context, _params: types.SubscribeRequestParams | types.UnsubscribeRequestParams
 ) -> types.EmptyResult:
-    """An output that is kept does not change, so a subscription to it has nothing to keep."""
+    """An output that is kept does not change, and that a server's resource has is not passed on: there is nothing to tell."""
     return types.EmptyResult()

@@ -69,7 +69,7 @@ def result_of(outcome: Outcome, tool: ToolInfo | None = None, misfit: str = "") 
         tool: The tool, if the host was given its output schema; default: there is none.
         misfit: Why the value does not fit that schema, as the tool's log says; default: it does, or nothing is said.
     """
-    content = [_block(block) for block in outcome.content]
+    content = [block_of(block) for block in outcome.content]
     ok = outcome.ok
     if not ok and (told := failure_text(outcome)):
         content.insert(0, text_block(told))
@@ -103,7 +103,8 @@ def text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _block(block: Block) -> dict[str, Any]:
+def block_of(block: Block) -> dict[str, Any]:
+    """A block as MCP has it."""
     match block:
         case Text(text):
             return text_block(text)

@@ -19,7 +19,6 @@ import anyio
 from mcp import MCPError, types
 from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import NotificationOptions
 from mcp.server.runner import ServerRunner, modern_error_data, serve_one
 from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import CallOptions
@@ -37,7 +36,7 @@ from pydantic import ValidationError
 
 from toolcell.client import ToolInfo
 
-from .bridge import host_server
+from .bridge import CHANGES, host_server
 from .host.context import Context, HostContext, agent_of
 from .host.link import HostLink
 from .host.session import HostSession
@@ -89,6 +88,10 @@ class Kernel:
     async def resume(self, request: JsonRpcRequest, tools: Mapping[str, ToolInfo]) -> None:
         """Take over from a list that was answered with these tools."""
         await self._session.resume(self._context(Exchange(self._conversation, request.id), request), tools)
+
+    def told_nothing(self) -> None:
+        """Notify the host if there are resources or prompts: it was told that there are none."""
+        self._session.told_nothing()
 
     async def list_tools(self, exchange: Exchange, request: JsonRpcRequest) -> Mapping[str, Any]:
         """The result of `tools/list`. Raises PeerError."""
@@ -219,7 +222,7 @@ class Kernel:
 
     def _say_to(self, capabilities: Mapping[str, Any]) -> None:
         self._server.instructions = self._surroundings.instructions(capabilities)
-        options = self._server.create_initialization_options(NotificationOptions(tools_changed=True))
+        options = self._server.create_initialization_options(CHANGES)
         self._runner.init_options = options
 
     async def _initialize(self, exchange: Exchange, params: Mapping[str, Any] | None) -> None:

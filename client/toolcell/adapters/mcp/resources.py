@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from mcp import MCPError, types
 
 from toolcell.adapters import read_output
+from toolcell.adapters.mcp.offers import not_found
 from toolcell.client import Output, Refused, Session, Unavailable
 
 URI = "toolcell://output/"
@@ -50,27 +51,23 @@ class KeptOutputs:
         return [_resource(output, tool) for output, tool in reversed(self._kept.values())]
 
     def complete(self, params: types.CompleteRequestParams) -> types.Completion:
-        """The ids that begin as what was typed; nothing for any other argument."""
-        reference, argument = params.ref, params.argument
-        ours = isinstance(reference, types.ResourceTemplateReference) and reference.uri == TEMPLATE
-        if not ours or argument.name != "output_id":
+        """The ids that begin as what was typed; nothing for another argument of the template."""
+        if params.argument.name != "output_id":
             return types.Completion(values=[], total=0, has_more=False)
         ids = [resource.uri.removeprefix(URI) for resource in self.listed()]
-        found = [each for each in ids if each.startswith(argument.value)]
+        found = [each for each in ids if each.startswith(params.argument.value)]
         return types.Completion(values=found, total=len(found), has_more=False)
 
 
-def templates() -> list[types.ResourceTemplate]:
-    """What a host can read beyond the list."""
-    return [
-        types.ResourceTemplate(
-            uri_template=TEMPLATE,
-            name="output",
-            title="Output of a tool",
-            description="The whole of a result that was cut, or `length` bytes of it from byte `start` on.",
-            mime_type="text/plain",
-        )
-    ]
+def template() -> types.ResourceTemplate:
+    """What a host can read of outputs beyond the list."""
+    return types.ResourceTemplate(
+        uri_template=TEMPLATE,
+        name="output",
+        title="Output of a tool",
+        description="The whole of a result that was cut, or `length` bytes of it from byte `start` on.",
+        mime_type="text/plain",
+    )
 
 
 async def read(session: Session, uri: str) -> types.ReadResourceResult:
@@ -78,8 +75,8 @@ async def read(session: Session, uri: str) -> types.ReadResourceResult:
     output_id, _, query = uri.removeprefix(URI).partition("?")
     ranges = dict(parse_qsl(query))
     start, length = ranges.pop("start", "0"), ranges.pop("length", str(READ_BYTES_MAX))
-    if not uri.startswith(URI) or not output_id.isascii() or not output_id or ranges:
-        raise _not_found(uri)
+    if not output_id.isascii() or not output_id or ranges:
+        raise not_found(uri)
     if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in (start, length)) or not int(
         length
     ):
@@ -87,7 +84,7 @@ async def read(session: Session, uri: str) -> types.ReadResourceResult:
     try:
         data = await session.read_output(output_id, start=int(start), length=min(int(length), READ_BYTES_MAX))
     except Refused as error:
-        raise _not_found(uri) from error
+        raise not_found(uri) from error
     except Unavailable as error:
         raise MCPError(types.INTERNAL_ERROR, str(error)) from error
     before, text, after = read_output.whole(data)
@@ -106,7 +103,3 @@ def _resource(output: Output, tool: str) -> types.Resource:
         mime_type="text/plain",
         size=output.kept_bytes,
     )
-
-
-def _not_found(uri: str) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, "Resource not found: it has expired, or never was.", {"uri": uri})

@@ -39,6 +39,7 @@ from toolcell.client import (
     Outcome,
     Progress,
     Question,
+    ResourceLink,
     ToolInfo,
     Update,
 )
@@ -127,7 +128,9 @@ class ToolCall:
     def is_plain(self) -> bool:
         """Whether it has ended, and its result is all that there is to say and to do."""
         outcome = self.outcome
-        return outcome is not None and outcome.output is None and not self._has_news and self._lacking is None
+        if outcome is None or outcome.output is not None or self._has_news or self._lacking is not None:
+            return False
+        return not any(isinstance(block, ResourceLink) for block in outcome.content)
 
     @property
     def _current(self) -> Context | None:

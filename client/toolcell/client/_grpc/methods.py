@@ -40,6 +40,7 @@ class ToolCellMethods:
     GetTool: Final = _tools("GetTool", pb.GetToolRequest, pb.GetToolResponse)
     AbortCall: Final = _tools("AbortCall", pb.AbortCallRequest, pb.AbortCallResponse)
     ReadOutput: Final = _tools("ReadOutput", pb.ReadOutputRequest, pb.ReadOutputResponse)
+    ListOffers: Final = _tools("ListOffers", pb.ListOffersRequest, pb.ListOffersResponse)
 
 
 class JoiningMethods:

@@ -9,12 +9,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
 HELPERS_MAX = 1000  # the worker sends no more
 Line: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
+OfferKind: TypeAlias = Literal["resource", "template", "prompt"]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferArgument:
+    """An argument of a prompt."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What an MCP server offers beside tools."""
+
+    kind: OfferKind
+    key: str  # its URI, its URI template, or the server's name of a prompt
+    name: str  # of a prompt: that which hosts see
+    title: str = ""
+    description: str = ""
+    mime_type: str = ""
+    size: Annotated[int, Field(ge=0, lt=2**53)] | None = None  # bytes
+    arguments: tuple[OfferArgument, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +52,9 @@ class Described:
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     line: Line = 0
     output_schema: bytes = b""  # JSON; empty where there is none
+    offers: tuple[Offer, ...] | None = (
+        None  # of what leads to resources and prompts of a server; None for a tool
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +25,10 @@ PROBLEMS_MAX: Final = 100
 """Of one catalog in a session's stream; `toolcell check` reads them all."""
 PROBLEMS_LETTERS_MAX: Final = 40_000
 """Of all their messages together: a few are whole, and of a hundred each has its cause and the first of what to do."""
+PART_BYTES: Final = 48 * 1024
+"""Of the offers in one message of at most 64 KiB; one of them has less than the rest."""
+OFFER_BYTES: Final = 4
+"""Around each offer in a message."""
 
 _KINDS: Final = {
     value.name.removeprefix("OUTCOME_KIND_").lower(): value.number
@@ -179,6 +183,36 @@ def encode_tool(tool: ToolInfo) -> pb.Tool:
         ends_turn=tool.ends_turn,
         output_schema=tool.output_schema,
     )
+
+
+def encode_offers(catalog: Catalog) -> Iterator[pb.ListOffersResponse]:
+    """What the servers of a catalog offer beside tools, in parts."""
+    part, size = pb.ListOffersResponse(), 0
+    for door in catalog.doors.values():
+        for offer in door.offers or ():
+            encoded = pb.Offer(
+                kind=offer.kind,
+                tool=door.name,
+                path=door.path,
+                key=offer.key,
+                name=offer.name,
+                title=offer.title,
+                description=offer.description,
+                mime_type=offer.mime_type,
+                size_bytes=offer.size,
+                arguments=[
+                    pb.OfferArgument(
+                        name=argument.name, description=argument.description, required=argument.required
+                    )
+                    for argument in offer.arguments
+                ],
+            )
+            size += encoded.ByteSize() + OFFER_BYTES
+            if size > PART_BYTES and part.offers:
+                yield part
+                part, size = pb.ListOffersResponse(), encoded.ByteSize() + OFFER_BYTES
+            part.offers.append(encoded)
+    yield part
 
 
 def encode_problem(problem: Problem) -> pb.Problem:

@@ -252,6 +252,7 @@ def description_of(exported: Exports, helpers: list[str]) -> bytes:
                     "export": tool.name,
                     "options": dict(tool.options),
                     "line": tool.line,
+                    "offers": tool.offers,
                 }
                 for tool in exported.tools
             ],

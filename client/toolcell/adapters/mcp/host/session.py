@@ -28,13 +28,14 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
+    PromptsListChanged,
     ResourcesListChanged,
     ToolsListChanged,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolcell.adapters import read_output
-from toolcell.adapters.mcp import resources
+from toolcell.adapters.mcp import offers, resources
 from toolcell.adapters.mcp.convert import failure, result_of
 from toolcell.adapters.mcp.log_records import DEFAULT_LEVEL, is_wanted, level_of
 from toolcell.adapters.mcp.stdio import wire
@@ -47,9 +48,11 @@ from toolcell.client import (
     Ask,
     Call,
     Catalog,
+    Outcome,
     Problem,
     Question,
     Refused,
+    ResourceLink,
     Session,
     ToolInfo,
     Unavailable,
@@ -109,6 +112,10 @@ class HostSession:
         self._pinned = PinnedDefinitions()
         self._talks: dict[str, ToolCall] = {}
         self._outputs = resources.KeptOutputs()
+        # What servers offer beside tools, and the catalog that it is of; the last that the host was told, None for nothing.
+        self._fetching = asyncio.Lock()
+        self._offers: tuple[Catalog, offers.ServerOffers] | None = None
+        self._told: offers.ServerOffers | None = None
         self._level: types.LoggingLevel = DEFAULT_LEVEL
         self._root = root
         self._place = ""
@@ -171,6 +178,10 @@ class HostSession:
             await self._show(context, tools)
             if session.catalog.tools != tools:
                 await self._tell_of_change()
+
+    def told_nothing(self) -> None:
+        """Notify the host if there are resources or prompts: it was told that there are none."""
+        self._told = offers.ServerOffers()
 
     async def _show(self, context: Context, tools: Mapping[str, ToolInfo]) -> None:
         """Take in what the host is shown."""
@@ -254,22 +265,138 @@ class HostSession:
     async def list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """The outputs that were cut; there are none before the first call."""
-        return types.ListResourcesResult(resources=self._outputs.listed())
+        """The outputs that were cut, and the resources of servers. Raises MCPError."""
+        offered = await self._tell_offers(context)
+        return types.ListResourcesResult(resources=[*self._outputs.listed(), *offered.resources])
+
+    async def list_resource_templates(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """What can be read beyond the lists. Raises MCPError."""
+        offered = await self._tell_offers(context)
+        return types.ListResourceTemplatesResult(
+            resource_templates=[resources.template(), *offered.templates]
+        )
+
+    async def list_prompts(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        """The prompts of servers. Raises MCPError."""
+        return types.ListPromptsResult(prompts=(await self._tell_offers(context)).prompts)
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        """A range of an output that was cut. Raises MCPError."""
-        try:
-            session = await self._session(context)
-        except Unavailable as error:
-            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
-        return await resources.read(session, params.uri)
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        """A range of an output that was cut, or a resource of a server. Raises MCPError."""
+        if params.uri.startswith(resources.URI):
+            return await resources.read(await self._opened_session(context), params.uri)
+        offered = await self._offered(context)
+        tool, own = offered.find(params.uri)
+        outcome = await self._ask_server(context, params, tool, "resources/read", {"uri": own})
+        if isinstance(outcome, types.InputRequiredResult):
+            return outcome
+        return offers.read(outcome, params.uri, own, tool, offered)
+
+    async def get_prompt(
+        self, context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        """A prompt of a server. Raises MCPError."""
+        offered = await self._offered(context)
+        prompt = offered.prompt(params.name)
+        if prompt is None:
+            raise offers.no_prompt(params.name)
+        asked = {"name": prompt.key, "arguments": params.arguments or {}}
+        outcome = await self._ask_server(context, params, prompt.tool, "prompts/get", asked)
+        if isinstance(outcome, types.InputRequiredResult):
+            return outcome
+        return offers.messages(outcome, prompt.tool, offered)
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """The ids of outputs that begin so."""
-        return types.CompleteResult(completion=self._outputs.complete(params))
+        """The ids of outputs that begin so, or what a server completes an argument to. Raises MCPError."""
+        reference = params.ref
+        if isinstance(reference, types.ResourceTemplateReference) and reference.uri == resources.TEMPLATE:
+            return types.CompleteResult(completion=self._outputs.complete(params))
+        offered = await self._offered(context)
+        if isinstance(reference, types.PromptReference):
+            about, known = {"type": "ref/prompt"}, offered.prompt(reference.name)
+        else:
+            about, known = {"type": "ref/resource"}, offered.template(reference.uri)
+        if known is None:
+            return types.CompleteResult(completion=types.Completion(values=[], total=0, has_more=False))
+        name = "name" if known.kind == "prompt" else "uri"
+        asked = {
+            "ref": {**about, name: known.key},
+            **params.model_dump(
+                by_alias=True, mode="json", exclude_none=True, include={"argument", "context"}
+            ),
+        }
+        outcome = await self._ask_server(context, None, known.tool, "completion/complete", asked)
+        assert not isinstance(outcome, types.InputRequiredResult)
+        return types.CompleteResult(completion=offers.completion(outcome))
+
+    async def _ask_server(
+        self,
+        context: Context,
+        params: types.InputResponseRequestParams | None,
+        tool: str,
+        method: str,
+        asked: Mapping[str, object],
+    ) -> Outcome | types.InputRequiredResult:
+        """Have a server answer a request, by a call; or a host comes back with what it was asked for. Raises MCPError."""
+        answers = None
+        if params is not None and params.request_state is not None:
+            found = self._talks.get(self._states.about(params.request_state) or "")
+            if found is None or found.attached or found.running.tool != tool:
+                raise MCPError(types.INVALID_PARAMS, "What was asked about has ended. Ask again.")
+            talk, answers = found, params.input_responses
+        else:
+            session = await self._opened_session(context)
+            arguments = {"method": method, "params": asked}
+            agent, meta = client_name(context), context.meta or {}
+            try:
+                talk = self._start(session, agent, meta, tool, arguments, lambda: context)
+            except (TypeError, ValueError) as error:
+                raise MCPError(types.INVALID_PARAMS, str(error)) from error
+            talk.follow()
+        result = await self.join(talk, context, answers)
+        if isinstance(result, types.InputRequiredResult):
+            if params is not None:
+                return result
+            talk.abort()  # a completion has no way to ask
+            await talk.ended()
+        assert talk.outcome is not None
+        return talk.outcome
+
+    async def _opened_session(self, context: Context) -> Session:
+        """The session. Raises MCPError where there is none."""
+        try:
+            return await self._session(context)
+        except Unavailable as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
+
+    async def _offered(self, context: Context) -> offers.ServerOffers:
+        """What servers offer beside tools. Raises MCPError."""
+        try:
+            return await self._fetched(await self._session(context))
+        except (Unavailable, Refused) as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
+
+    async def _fetched(self, session: Session) -> offers.ServerOffers:
+        """What servers offer in a session, asked for once for each catalog. Raises Unavailable and Refused."""
+        async with self._fetching:
+            catalog = session.catalog
+            if self._offers is None or self._offers[0] is not catalog:
+                self._offers = catalog, offers.ServerOffers(await session.offers())
+            return self._offers[1]
+
+    async def _tell_offers(self, context: Context) -> offers.ServerOffers:
+        """What servers offer, for a list: the host is notified of another from now on. Raises MCPError."""
+        session = await self._opened_session(context)
+        await session.described(DESCRIBED_SECONDS_MAX)
+        self._told = await self._offered(context)
+        if context.session.can_send_request:
+            self._listener = context.session
+        return self._told
 
     async def set_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         """The host wants log records of this level and above, from now on."""
@@ -346,6 +473,8 @@ class HostSession:
         if isinstance(result, types.InputRequiredResult):
             return result
         assert talk.outcome is not None
+        if any(isinstance(block, ResourceLink) for block in talk.outcome.content):
+            await self._address_links(talk, result)
         output = talk.outcome.output
         if output is not None and output.id:
             link = self._outputs.add(output, talk.running.tool)
@@ -353,6 +482,18 @@ class HostSession:
             if takes_links(client_name(context)):
                 result["content"].append(link)
         return result
+
+    async def _address_links(self, talk: ToolCall, result: Mapping[str, Any]) -> None:
+        """Give the links of a server's tool the addresses by which a host reads them."""
+        catalog = self.catalog
+        tool = catalog.tools.get(talk.running.tool) if catalog is not None else None
+        if tool is None or self._opened is None:
+            return
+        with suppress(Unavailable, Refused):  # then they stay as they are
+            offered = await self._fetched(self._opened.result())
+            for block in result["content"]:
+                if block["type"] == "resource_link":
+                    block["uri"] = offered.linked(tool.path, block["uri"])
 
     async def _session(self, context: Context) -> Session:
         """The session, opened now if it is not there. Raises Unavailable."""
@@ -384,6 +525,7 @@ class HostSession:
                     await self._tell_of([problem for problem in wrong if problem not in before])
                     if self._shown is not None and session.catalog.tools != self._shown:
                         await self._tell_of_change()
+                    await self._tell_of_offers(session)
         except Unavailable as error:
             if self._opened is opened:
                 self._opened = None  # the next request tries again
@@ -454,6 +596,22 @@ class HostSession:
         if self._listener is not None:
             await self._listener.send_tool_list_changed()
         await self._bus.publish(ToolsListChanged())
+
+    async def _tell_of_offers(self, session: Session) -> None:
+        """Notify a host that has listed resources or prompts of another list; it costs the others nothing."""
+        before = self._told
+        if before is None:
+            return
+        with suppress(Unavailable, Refused):  # the next catalog tells
+            now = self._told = await self._fetched(session)
+            if (before.resources, before.templates) != (now.resources, now.templates):
+                if self._listener is not None:
+                    await self._listener.send_resource_list_changed()
+                await self._bus.publish(ResourcesListChanged())
+            if before.prompts != now.prompts:
+                if self._listener is not None:
+                    await self._listener.send_prompt_list_changed()
+                await self._bus.publish(PromptsListChanged())
 
     async def _tell_lost(self, context: Context) -> None:
         """Say once that there are no tools of a project, and why: to the host, and on stderr, which hosts keep."""

@@ -17,6 +17,7 @@ from toolcell.adapters.mcp.host.context import agent_of
 from .wire import (
     CANCELLED,
     CAPABILITIES_KEY,
+    CHANGES,
     CLIENT_KEY,
     HANDSHAKE_VERSIONS,
     LEVELS,
@@ -35,6 +36,7 @@ Method: TypeAlias = Literal[
     "tools/list",
     "tools/call",
     "resources/list",
+    "prompts/list",
     "ping",
 ]
 
@@ -45,7 +47,6 @@ TEXTS = frozenset({"name", "version", "title", "description", "websiteUrl"})
 NAMELESS = {"name": "", "version": ""}
 CAPABILITIES = {"elicitation": {"form", "url"}, "sampling": {"context", "tools"}}
 """With kinds of each, which are objects without anything in them."""
-CHANGES = frozenset({"toolsListChanged", "resourcesListChanged"})
 REQUEST = frozenset({"jsonrpc", "id", "method", "params"})
 ENVELOPE = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY})
 TRACE = "traceparent"
@@ -131,13 +132,14 @@ def _is_object(value: object) -> bool:
 
 
 def _are_changes(value: object) -> bool:
-    changes = _object(value, set(), CHANGES)
+    changes = _object(value, set(), frozenset(CHANGES.values()))
     return changes is not None and all(wanted is True for wanted in changes.values())
 
 
 SHAPES: Mapping[str, Shape] = {
     "server/discover": Shape(enveloped=True),
     "resources/list": Shape(),
+    "prompts/list": Shape(),
     "tools/list": Shape(),
     "tools/call": Shape({"name": _is_text, "arguments": _is_object}, frozenset({"name"})),
     "subscriptions/listen": Shape(

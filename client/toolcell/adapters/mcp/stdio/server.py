@@ -1,6 +1,8 @@
 """One host on stdin and stdout: its messages in their order, and which are answered here.
 
 Hot messages are answered here, as `HOT` says: the handshake, the lists and the calls of tools, `ping`, cancellation.
+The lists of resources and prompts are kept until the tools are listed; a host that hears of changes is told that they are
+empty, and notified if they are not.
 Everything else is read and answered by the SDK (`toolcell.adapters.mcp.kernel`), on the same conversation: it knows what
 was agreed on from the answers that are made here, so that no message is read twice.
 
@@ -47,6 +49,10 @@ class SdkKernel(Protocol):
 
     async def resume(self, request: JsonRpcRequest, tools: Mapping[str, ToolInfo]) -> None:
         """Take over from a list that was answered with these tools."""
+        ...
+
+    def told_nothing(self) -> None:
+        """Notify the host if there are resources or prompts: it was told that there are none."""
         ...
 
     async def take(self, line: bytes, *, acknowledged: bool = False) -> None:
@@ -104,6 +110,9 @@ class StdioServer:
         self._shaken: HostInfo | None = None
         self._listing: asyncio.Task[Mapping[str, Any] | None] | None = None
         self._listed: Listed | None = None
+        # The lists whose changes the host is promised, and whether it was told that there is nothing in one of them.
+        self._promised: set[str] = set()
+        self._told_nothing = False
 
     async def serve(self, load: Load) -> None:
         """Serve until the host ends its input. Raises what `load` raises."""
@@ -136,6 +145,8 @@ class StdioServer:
             await _cancelled(self._listing)  # the SDK's part lists them
         root = self._listed.root if self._listed is not None else None
         async with make(self._surroundings, self._link, self._conversation, root) as kernel:
+            if self._told_nothing:
+                kernel.told_nothing()
             await self._give(kernel)
             if self._listed is not None:
                 await asyncio.sleep(
@@ -230,10 +241,15 @@ class StdioServer:
                 await self._say(request, wire.initialization(request.version, instructions))
             case "server/discover" if host is not None:
                 await self._say(request, wire.discovery(self._surroundings.instructions(host.capabilities)))
-            case "resources/list" if not self._kernel.done():  # there are none before the first call
-                await self._say(request, wire.cacheable({"resources": []}))
+            case "resources/list" | "prompts/list" as method:
+                if method in self._promised and not self._kernel.done():
+                    self._told_nothing = True
+                    await self._say(request, wire.cacheable({method.partition("/")[0]: []}))
+                else:  # hosts ask for all lists at once, and their first turn waits for the tools
+                    await self._keep(line, acknowledged=False)
             case "subscriptions/listen" if not self._kernel.done():
                 wanted = request.params["notifications"]
+                self._promised |= {method for method, change in wire.CHANGES.items() if wanted.get(change)}
                 await conversation.write(wire.acknowledgement(request.id, wanted))
                 await self._keep(line, acknowledged=True)
             case "tools/list":
@@ -325,14 +341,24 @@ HOT: Final[Mapping[Era, frozenset[Method]]] = {
             "server/discover",
             "subscriptions/listen",
             "resources/list",
+            "prompts/list",
             "tools/list",
             "tools/call",
         }
     ),
     Era.HANDSHAKE: frozenset(),
-    Era.SHAKEN: frozenset({"notifications/initialized", "tools/list", "tools/call", "ping"}),
+    Era.SHAKEN: frozenset(
+        {"notifications/initialized", "resources/list", "prompts/list", "tools/list", "tools/call", "ping"}
+    ),
     Era.MODERN: frozenset(
-        {"server/discover", "subscriptions/listen", "resources/list", "tools/list", "tools/call"}
+        {
+            "server/discover",
+            "subscriptions/listen",
+            "resources/list",
+            "prompts/list",
+            "tools/list",
+            "tools/call",
+        }
     ),
 }
 """What is answered here, by what is spoken."""

@@ -27,10 +27,23 @@ LOG_LEVEL_KEY: Final = f"{RESERVED}logLevel"
 SERVER_KEY: Final = f"{RESERVED}serverInfo"
 SUBSCRIPTION_KEY: Final = f"{RESERVED}subscriptionId"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+CHANGES: Final = {
+    "tools/list": "toolsListChanged",
+    "resources/list": "resourcesListChanged",
+    "prompts/list": "promptsListChanged",
+}
+"""Lists, and what a host subscribes to that wants to hear that one has changed."""
 CANCELLED: Final = "notifications/cancelled"
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Of a log record, the least first."""
 SERVER: Final = {"name": "toolcell", "version": VERSION}
+CAPABILITIES: Final = {
+    "completions": {},
+    "logging": {},
+    "prompts": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "tools": {"listChanged": True},
+}
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 INTERNAL_ERROR: Final = -32603
@@ -72,7 +85,7 @@ def initialization(version: str, instructions: str) -> dict[str, Any]:
     """What the handshake results in."""
     return {
         "protocolVersion": version,
-        "capabilities": _capabilities(resources_changed=False),
+        "capabilities": CAPABILITIES,
         "serverInfo": SERVER,
         "instructions": instructions,
     }
@@ -83,19 +96,10 @@ def discovery(instructions: str) -> dict[str, Any]:
     return cacheable(
         {
             "supportedVersions": [MODERN_VERSION],
-            "capabilities": _capabilities(resources_changed=True),
+            "capabilities": CAPABILITIES,
             "instructions": instructions,
         }
     )
-
-
-def _capabilities(*, resources_changed: bool) -> dict[str, Any]:
-    return {
-        "completions": {},
-        "logging": {},
-        "resources": {"subscribe": True, "listChanged": resources_changed},
-        "tools": {"listChanged": True},
-    }
 
 
 def complete(value: Mapping[str, Any]) -> dict[str, Any]:
