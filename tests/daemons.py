@@ -490,11 +490,13 @@ def waits_for_descriptions(config: Path) -> Generator[None]:
 
 KEPT: Final[set[RunningDaemon]] = set()
 """The daemons that run for several tests; only `kept` changes it."""
+OTHERS_KEPT: Final[set[int]] = set()
+"""Other processes that run for several tests, by id."""
 
 
 def kept_processes() -> frozenset[int]:
     """Those that run now."""
-    return frozenset(daemon.pid for daemon in KEPT if daemon.process is not None)
+    return frozenset(OTHERS_KEPT | {daemon.pid for daemon in KEPT if daemon.process is not None})
 
 
 @contextmanager

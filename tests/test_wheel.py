@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.wheels import ROOT, build_wheel, tracked
 
-PACKAGES = {"toolcell", "toolcelld", "toolcell_proto"}
+PACKAGES = {"toolcell", "toolcelld", "toolcelld_cluster", "toolcell_proto"}
 SHARED = {
     "bash-completion/completions/toolcell": "docs/completion/toolcell.bash",
     "fish/vendor_completions.d/toolcell.fish": "docs/completion/toolcell.fish",

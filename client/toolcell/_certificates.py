@@ -97,6 +97,14 @@ def new_machine(name: str, authority: tuple[bytes, bytes]) -> tuple[bytes, bytes
     return _certificate_pem(certificate), _key_pem(key)
 
 
+def new_client(name: str, authority: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """Return the certificate and the key of a service that dials others, in PEM, signed by an authority."""
+    key = _new_key()
+    issuer, signer = _read_pair(authority)
+    certificate = _sign(_named(name), key.public_key(), issuer.subject, signer, days=MACHINE_DAYS)
+    return _certificate_pem(certificate), _key_pem(key)
+
+
 def anchor_of(code: Code) -> bytes:
     """Return the authority that a machine trusts while a code is good, in PEM."""
     key = _key_of(code)

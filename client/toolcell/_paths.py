@@ -22,6 +22,10 @@ ANSWER_SECONDS: Final = 5.0
 TLS: Final = "tls://"
 """What the address of a daemon on another machine begins with; it is no path."""
 
+CLUSTER: Final = "cluster"
+"""The address of whatever node of the cluster that was joined; a directory may follow after a colon, VOLUME:PATH, and labels and
+resources after a question mark."""
+
 SYSTEM_CONFIG: Final = "/etc/toolcell/config.toml"
 """The configuration of root, for all users. No variable and no option moves it, as it has what users cannot loosen."""
 
@@ -38,17 +42,31 @@ def socket_path() -> str:
 
 def address_of(chosen: str) -> str:
     """Return the path of a socket that was named, absolute; an address of another machine as it is."""
-    return chosen if chosen.startswith(TLS) else os.path.abspath(chosen.removeprefix("unix:"))
+    return chosen if _is_address(chosen) else os.path.abspath(chosen.removeprefix("unix:"))
 
 
 def is_elsewhere(address: str | None) -> bool:
     """Return whether a daemon, None for the user's own, is on another machine."""
-    return (address or socket_path()).startswith(TLS)
+    return _is_address(address or socket_path())
+
+
+def is_cluster(address: str) -> bool:
+    """Return whether an address is that of the cluster; a socket of this name is ./cluster."""
+    return address == CLUSTER or address.startswith((f"{CLUSTER}:", f"{CLUSTER}?"))
+
+
+def _is_address(text: str) -> bool:
+    return text.startswith(TLS) or is_cluster(text)
 
 
 def machine_file(address: str) -> str:
     """Return the path of the file that joining the machine at HOST:PORT has written."""
     return os.path.join(config_home(), "toolcell", "machines", f"{address.replace(os.sep, '_')}.pem")
+
+
+def cluster_file() -> str:
+    """Return the path of the file that joining a cluster has written."""
+    return os.path.join(config_home(), "toolcell", "cluster.pem")
 
 
 def answers(socket: str) -> bool:

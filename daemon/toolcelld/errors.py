@@ -33,6 +33,7 @@ class RefusalReason(StrEnum):
     UNTRUSTED = "UNTRUSTED"
     NO_SANDBOX = "NO_SANDBOX"
     QUARANTINED = "QUARANTINED"
+    MOVED = "MOVED"
 
 
 class Refusal(Exception):

@@ -18,6 +18,8 @@ from toolcell._plugins.models import Handler
 from toolcell.cli.adapters.mcp_install.hosts import HOSTS
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.config.project_file import parse
+from toolcelld_cluster.configuration import FileError
+from toolcelld_cluster.configuration import load as load_placement
 
 from .pages import DOCS, PAGES, Block, blocks, read
 
@@ -48,9 +50,11 @@ def faults(block: Block, place: Path) -> str:
             case "pyproject.toml":
                 points = tomllib.loads(block.text)["project"]["entry-points"]["toolcell.tools"]
                 assert all(re.fullmatch(r"[\w.]+", module) for module in points.values())
+            case "placement.toml":
+                load_placement(str(path))
             case other:
                 return f"no file of ours: {other}"
-    except ConfigError as error:
+    except (ConfigError, FileError) as error:
         return str(error)
     return ""
 

@@ -164,6 +164,15 @@ class CatalogChanged(Event):
 
 
 @dataclass(slots=True)
+class Moving(Event):
+    """The session is to move to another node."""
+
+    urgent = True
+    reason: str
+    deadline_seconds: float
+
+
+@dataclass(slots=True)
 class Published(Event):
     """The tools and problems of a catalog from one index to another."""
 

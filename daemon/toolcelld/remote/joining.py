@@ -132,9 +132,9 @@ class Joining(rpc.JoiningServicer):
         )
 
 
-def invitation(address: str, code: Code, directory: str) -> str:
+def invitation(address: str, code: Code, directory: str, command: str = "toolcell join") -> str:
     """Return what is shown of a code: the command to type on the other machine."""
     host, _, port = address.rpartition(":")
     reached = f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]") else address  # noqa: S104
     minutes = f"{CODE_SECONDS / 60:.0f} minutes"
-    return f"To use the tools of {printable(directory)} from another machine, once and within {minutes}:\n  toolcell join {reached} {code}"
+    return f"To use the tools of {printable(directory)} from another machine, once and within {minutes}:\n  {command} {reached} {code}"

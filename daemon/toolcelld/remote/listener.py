@@ -13,14 +13,14 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2_grpc
 
-from toolcell_proto.v1 import toolcell_pb2_grpc
+from toolcell_proto.v1 import placement_pb2_grpc, toolcell_pb2_grpc
 from toolcelld.config.load import ConfigError, Mistake
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
@@ -29,12 +29,22 @@ from toolcelld.files.paths import is_below
 from toolcelld.remote.certificates import Material, fingerprint
 from toolcelld.remote.joining import PATH as JOIN
 from toolcelld.remote.joining import Invitations, Joining
-from toolcelld.remote.tickets import SCHEME, InvalidTicket, Ticket, verify
+from toolcelld.remote.placed import OVERSEEN, Node
+from toolcelld.remote.tickets import (
+    SCHEME,
+    InvalidTicket,
+    Oversight,
+    PlacedTicket,
+    Ticket,
+    verify,
+    verify_oversight,
+)
 from toolcelld.rpc.agent_service import ToolCell, refusals
 from toolcelld.rpc.auth import OPERATOR_METHODS, Refusing, shown
 from toolcelld.rpc.health import Health
 from toolcelld.rpc.interceptors import RPC, Handler, Parser
-from toolcelld.sessions.caller import Caller
+from toolcelld.sessions.caller import Caller, Lease
+from toolcelld.sessions.registry import Sessions
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +92,7 @@ async def listening(
     Raises:
         ConfigError: The address cannot be bound.
     """
-    tickets = Tickets(material)
+    tickets = Tickets(material, daemon.sessions)
     known = dict(OPTIONS)
     options = (*(each for each in options if each[0] not in known), *OPTIONS)
     server = grpc.aio.server(interceptors=[Parser(), tickets], options=options)
@@ -90,6 +100,7 @@ async def listening(
         ToolCell(daemon.services, daemon.sessions, tickets, node=material.node), server
     )
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    placement_pb2_grpc.add_NodeServicer_to_server(Node(daemon.sessions), server)
     credentials = material.credentials()
     if invitations is not None:
         toolcell_pb2_grpc.add_JoiningServicer_to_server(Joining(material, invitations), server)
@@ -115,7 +126,8 @@ def _unbound(address: str) -> ConfigError:
 class Tickets(grpc.aio.ServerInterceptor):
     """Lets an RPC through that shows a valid ticket of this node, for what the ticket is good for."""
 
-    def __init__(self, material: Material) -> None:
+    def __init__(self, material: Material, sessions: Sessions) -> None:
+        self._sessions = sessions
         self._key = material.tickets
         self._node = material.node
         self._sessions_max = material.sessions_max
@@ -130,24 +142,28 @@ class Tickets(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if method == JOIN:
             return await continuation(handler_call_details)  # which wants another certificate, and no ticket
-        if method not in SERVED:
+        if method not in SERVED and method not in OVERSEEN:
             what = "operators" if method.startswith(OPERATOR_METHODS) else "this method"
             return self._refusing.handler(
                 grpc.StatusCode.PERMISSION_DENIED,
                 f"requests of {what} are served on the socket of the daemon's machine alone.",
             )
+        check = verify_oversight if method in OVERSEEN else verify
         try:
-            ticket = self._shown(handler_call_details.invocation_metadata)
+            ticket = self._shown(handler_call_details.invocation_metadata, check)
         except InvalidTicket as error:
             return self._refusing.handler(grpc.StatusCode.UNAUTHENTICATED, f"{error}.")
-        return _guarded(await continuation(handler_call_details), _Gate(ticket, self._sessions_max))
+        gate = _Gate(ticket, self._sessions, self._sessions_max)
+        return _guarded(await continuation(handler_call_details), gate)
 
     def caller(self, context: Any) -> Caller:
         """Return who makes a request that was let through."""
         caller: Caller = context.caller
         return caller
 
-    def _shown(self, metadata: Any) -> Ticket:
+    def _shown(
+        self, metadata: Any, check: Callable[[bytes, str, bytes, float], Ticket | Oversight]
+    ) -> Ticket | Oversight:
         text = shown(metadata)
         if not text:
             raise InvalidTicket("no ticket was shown")
@@ -155,14 +171,15 @@ class Tickets(grpc.aio.ServerInterceptor):
             raise InvalidTicket(
                 "what was shown is no ticket; tokens are for the socket of the daemon's machine"
             )
-        return verify(self._key, self._node, text.removeprefix(SCHEME), time.time())
+        return check(self._key, self._node, text.removeprefix(SCHEME), time.time())
 
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
     """What one RPC is held to."""
 
-    ticket: Ticket
+    ticket: Ticket | Oversight
+    sessions: Sessions
     sessions_max: int
 
     def enter(self, context: Any) -> _Context:
@@ -170,18 +187,33 @@ class _Gate:
         ticket, peer = self.ticket, context.auth_context()
         certificates, names = peer.get("x509_pem_cert", ()), peer.get("x509_common_name", ())
         bound = [fingerprint(certificate.decode()) for certificate in certificates] == [ticket.certificate]
+        if isinstance(ticket, Oversight):
+            if not bound:
+                raise _of_another()
+            return _Context(context, Caller())
         if not bound or list(names) != [ticket.tenant.encode()]:
-            raise Refusal(
-                RefusalReason.UNAUTHENTICATED, "the ticket is for another certificate than the connection's."
-            )
+            raise _of_another()
+        lease = _lease(ticket) if isinstance(ticket, PlacedTicket) else None
+        if lease is not None:
+            self.sessions.check_lease(lease)
         caller = Caller(
             owner=f"{ticket.tenant} {ticket.certificate} {ticket.directory}",
             directory=ticket.directory,
             lease_seconds=ticket.lease_seconds,
             expires=ticket.expires,
             sessions_max=self.sessions_max,
+            lease=lease,
         )
         return _Context(context, caller)
+
+
+def _of_another() -> Refusal:
+    text = "the ticket is for another certificate than the connection's."
+    return Refusal(RefusalReason.UNAUTHENTICATED, text)
+
+
+def _lease(ticket: PlacedTicket) -> Lease:
+    return Lease(tenant=ticket.tenant, certificate=ticket.certificate, **asdict(ticket.place))
 
 
 class _Context:
@@ -207,13 +239,18 @@ async def check(message: Any, caller: Caller) -> None:
 
     Raises `Refusal` for one outside of the ticket's.
     """
-    for field, value in message.ListFields():
-        if field.name == "directory":
-            message.directory = await look(caller.directory, _resolved, value, caller.directory)
-        elif hasattr(value, "ListFields"):
+    for _, value in message.ListFields():
+        if hasattr(value, "ListFields"):
             await check(value, caller)
-    if not getattr(message, "directory", "/") and not getattr(message, "session_id", ""):
-        message.directory = caller.directory
+    named: str | None = getattr(message, "directory", None)
+    resumed: str = getattr(message, "session_id", "")
+    if named is None or (resumed and not named):
+        return
+    begin = caller.lease.begin if caller.lease is not None else ""
+    named = os.path.join(begin, named)
+    message.directory = (
+        await look(caller.directory, _resolved, named, caller.directory) if named else caller.directory
+    )
 
 
 def _resolved(named: str, ticket: str) -> str:

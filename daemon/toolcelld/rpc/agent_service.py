@@ -182,7 +182,8 @@ class ToolCell(rpc.ToolCellServicer):
             )
         wanted: pb.Open = first.open
         caller = self._access.caller(context)
-        request = replace(decode_open(wanted), caller=caller)
+        lease = caller.lease
+        request = replace(decode_open(wanted), caller=caller, id=lease.session if lease is not None else "")
         if wanted.session_id:
             session = self._sessions.resume(wanted.session_id, wanted.resume_token, caller)
             if session is not None:
@@ -437,6 +438,7 @@ def _welcome(session: Session, node: str, *, resumed: bool) -> pb.Event:
             worktree=session.worktree,
             node=node,
             lease_seconds=session.request.caller.lease_seconds,
+            fence=lease.fence if (lease := session.request.caller.lease) is not None else 0,
         )
     )
 

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The lease of a session that Placement has placed here, as its ticket says."""
+
+    session: str  # the id that the session has
+    tenant: str
+    certificate: str
+    fence: int
+    volume: str
+    root: str
+    begin: str  # where the session begins, below the directory of the ticket
+    exclusive: bool  # whether the volume belongs to one node at a time
+    opens: float  # Unix time until which the session may be opened
+    resources: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +34,7 @@ class Caller:
     lease_seconds: float = 0.0  # how long a session goes on without a word of it; 0 for no lease
     expires: float = math.inf  # Unix time at which its sessions end
     sessions_max: int = 0  # 0 for no bound of its own
+    lease: Lease | None = None  # of Placement
 
 
 AGENT: Final = Caller()

@@ -29,11 +29,11 @@ class Lease:
         over: Called once, when it is over.
     """
 
-    __slots__ = ("_expires", "_held", "_over", "_timer", "_until", "seconds")
+    __slots__ = ("_held", "_over", "_timer", "_until", "expires", "seconds")
 
     def __init__(self, seconds: float, expires: float, over: Callable[[], object]) -> None:
         self.seconds = seconds
-        self._expires = expires
+        self.expires = expires
         self._over = over
         self._held = False
         self._until = _clock() + seconds
@@ -56,7 +56,7 @@ class Lease:
             self._timer = None
 
     def _ended(self) -> bool:
-        if _clock() < self._until and time.time() < self._expires:
+        if _clock() < self._until and time.time() < self.expires:
             return False
         self.end()
         self._over()

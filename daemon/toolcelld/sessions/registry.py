@@ -6,10 +6,11 @@ import asyncio
 import hashlib
 import hmac
 
+from toolcelld.calls import events
 from toolcelld.calls.call import Call
 from toolcelld.calls.limit_monitor import LimitMonitor, runs_in
 from toolcelld.calls.outcomes.history import CallHistory
-from toolcelld.calls.outcomes.outcome import Kind, Stop
+from toolcelld.calls.outcomes.outcome import LEASE_EXPIRED, Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.config.remedies import set_command
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
@@ -18,7 +19,8 @@ from toolcelld.files.looks import look
 from toolcelld.lifecycle import SessionState, WorkerState
 from toolcelld.pool.worker import Worker
 from toolcelld.services import Services
-from toolcelld.sessions.caller import Caller
+from toolcelld.sessions.caller import Caller, Lease
+from toolcelld.sessions.fences import Fences, is_older
 from toolcelld.sessions.project_watch import ProjectWatches
 from toolcelld.sessions.retention import TotalRetention
 from toolcelld.sessions.session import OpenRequest, Session
@@ -37,6 +39,7 @@ class Sessions:
         """The reason of an operator's drain, which may be empty; None without one."""
         self.turned = asyncio.Event()
         """Set when it begins or ends to drain, and another one then: take it before you look, or a turn in between is missed."""
+        self.fences = Fences()
         self.retention = TotalRetention(services.config.daemon, self._drop_endings)
         self.recent = CallHistory()
         self.projects = ProjectWatches(services)
@@ -55,6 +58,9 @@ class Sessions:
         """Open a session and scan its directory. Raises `Refusal`, with `field` as the request's field."""
         self._refuse_if_draining()
         self._check_room(request.caller)
+        lease = request.caller.lease
+        if lease is not None:
+            await self._end_older(lease)
         try:
             pin = await self._services.catalogs.open(
                 request.directory, within=request.caller.directory, at_once=request.at_once
@@ -75,6 +81,10 @@ class Sessions:
         try:  # others were opened meanwhile
             self._refuse_if_draining()
             self._check_room(request.caller)
+            if lease is not None:
+                self.fences.enter(lease)
+            if request.id in self._sessions:
+                raise _exists(request.id)
         except Refusal:
             pin.close()
             raise
@@ -87,6 +97,22 @@ class Sessions:
             )
         )
         return session
+
+    async def _end_older(self, lease: Lease) -> None:
+        """End what has been opened here with an older fence. Raises `Refusal` if this one is older."""
+        self.fences.enter(lease)
+        older = [each for each in self.all if is_older(each.request.caller.lease, lease)]
+        for session in older:
+            text = "the session was placed again, or its volume was on another machine meanwhile"
+            session.close(Stop(Kind.ABORTED, LEASE_EXPIRED, text))
+        for session in older:
+            await session.closed.wait()
+
+    def check_lease(self, lease: Lease) -> None:
+        """Raise `Refusal` for a request with a ticket whose lease is over here."""
+        session = self._sessions.get(lease.session)
+        is_open = session is not None and session.state in (SessionState.OPEN, SessionState.DETACHED)
+        self.fences.check(lease, is_open=is_open)
 
     def _check_room(self, caller: Caller) -> None:
         if caller.sessions_max:
@@ -131,12 +157,26 @@ class Sessions:
             retry_seconds=10,
         )
 
-    def _turn(self, *, draining: bool) -> None:
+    def _turn(self, *, draining: bool, deadline_seconds: float = 0.0) -> None:
         self.draining = draining
         for session in self.all:
             session.draining = draining
+        if draining:
+            self.move(self.drained or "", deadline_seconds)
         self.turned.set()
         self.turned = asyncio.Event()
+
+    def move(self, reason: str, deadline_seconds: float = 0.0) -> int:
+        """Tell the placed sessions to move to another machine; returns how many they are.
+
+        Args:
+            reason: Why, for people.
+            deadline_seconds: What running calls have; default: 0, as long as they take.
+        """
+        placed = [session for session in self.all if session.request.caller.lease is not None]
+        for session in placed:
+            session.outbox.put(events.Moving(reason=reason, deadline_seconds=deadline_seconds))
+        return len(placed)
 
     def hold(self, reason: str | None) -> None:
         """Refuse new sessions and calls for this reason, which may be empty; with None accept them again."""
@@ -146,17 +186,22 @@ class Sessions:
     def resume(self, session_id: str, secret: str, caller: Caller) -> Session | None:
         """Return the session of a resume token, or None if its id is unknown. Raises `Refusal` for a wrong secret."""
         session = self._own(session_id, caller)
+        if (
+            session is not None
+            and caller.lease is not None
+            and is_older(session.request.caller.lease, caller.lease)
+        ):
+            return None  # `open` ends it first
         if session is not None and session.lease is not None:
             session.lease.renew()  # which ends it where this word comes too late
         if session is None or session.state in (SessionState.CLOSING, SessionState.CLOSED):
             return None
         if not secret:
-            raise Refusal(
-                RefusalReason.SESSION_EXISTS,
-                f"session {session_id} exists; show its resume token.",
-                field="open.resume_token",
-            )
-        return self.check(session, secret, "open.resume_token")
+            raise _exists(session_id)
+        self.check(session, secret, "open.resume_token")
+        if session.lease is not None:
+            session.lease.expires = caller.expires
+        return session
 
     def get(self, session_id: str, secret: str, caller: Caller) -> Session:
         """Return the session with this secret. Raises `Refusal`."""
@@ -231,7 +276,7 @@ class Sessions:
     async def drain(self, wait_seconds: float) -> None:
         """Refuse new calls, wait for running ones at most the given seconds, then close all sessions."""
         self.drained = None
-        self._turn(draining=True)
+        self._turn(draining=True, deadline_seconds=wait_seconds)
         if wait_seconds > 0:
             deadline = asyncio.get_running_loop().time() + wait_seconds
             for session in self.all:
@@ -242,3 +287,11 @@ class Sessions:
         for session in self.all:
             session.close(Stop(Kind.ABORTED, "daemon_stopping", "the daemon is stopping"))
         await self._emptied.wait()
+
+
+def _exists(session_id: str) -> Refusal:
+    return Refusal(
+        RefusalReason.SESSION_EXISTS,
+        f"session {session_id} exists; show its resume token.",
+        field="open.resume_token",
+    )

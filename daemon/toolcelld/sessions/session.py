@@ -70,6 +70,8 @@ class OpenRequest:
     follow: bool = False
     services: frozenset[str] = frozenset()
     at_once: bool = False  # opening waits for no file that is still being described
+    moved: bool = False  # it was on another machine, where its tools may have kept something
+    id: str = ""  # of a placed session; otherwise one is made
     caller: Caller = AGENT
 
 
@@ -89,7 +91,7 @@ class Session(Machine[SessionState, SessionEvent]):
     ) -> None:
         self.services = services
         self._sessions = sessions
-        self.id = f"s-{secrets.token_hex(6)}"
+        self.id = request.id or f"s-{secrets.token_hex(6)}"
         self.secret = secrets.token_urlsafe(24)
         self.secret_digest = hashlib.sha256(self.secret.encode()).digest()
         self.agent = request.agent
@@ -131,6 +133,7 @@ class Session(Machine[SessionState, SessionEvent]):
         )
         self.session_events = SessionEvents(self)
         self._lost: set[str] = set()
+        self._kept: set[str] = set()  # files whose state is that of this machine
         self._linger: asyncio.TimerHandle | None = None
         caller = request.caller
         self.lease = (
@@ -517,10 +520,13 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def take_state_lost(self, spec: CellSpec) -> bool:
         """Return once whether the session's own worker for this file was lost since its last call."""
-        if not spec.serial or spec.file.path not in self._lost:
+        if not spec.serial:
             return False
-        self._lost.discard(spec.file.path)
-        return True
+        path = spec.file.path
+        lost = path in self._lost or (self.request.moved and path not in self._kept)
+        self._lost.discard(path)
+        self._kept.add(path)
+        return lost
 
     def on_worker_lost(self, worker: Worker) -> None:
         """Record that a worker with this session's state has exited."""

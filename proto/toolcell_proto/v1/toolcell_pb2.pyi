@@ -8,7 +8,7 @@ Every RPC carries the metadata `authorization: Bearer <token>`; the token for ag
 `agent.token`, the one for operators in `operator.token`, in the directory of the socket. The
 operator's token also permits everything that the agent's token permits.
 
-A daemon with `[listen]` serves this service, and no other, on TCP too: with mutual TLS 1.3 and the metadata
+A daemon with `[listen]` serves this service, and no other to its clients, on TCP too: with mutual TLS 1.3 and the metadata
 `authorization: Ticket <ticket>`. A ticket is for one node, tenant, directory, client certificate and lease; tokens are
 not valid there. Directories are then those of the daemon's machine: a relative one, or none, begins at the ticket's.
 
@@ -183,6 +183,10 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     """FAILED_PRECONDITION: the tool belongs to a project that is not trusted, and the daemon does not run such tools."""
     REFUSAL_REASON_NO_SANDBOX: _RefusalReason.ValueType  # 24
     """FAILED_PRECONDITION: this host cannot provide the sandbox of the tool; the message says what is missing."""
+    REFUSAL_REASON_MOVED: _RefusalReason.ValueType  # 25
+    """FAILED_PRECONDITION: the ticket is of a lease that is over here: the session or its volume may be on another node. Ask
+    Placement again.
+    """
 
 class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
     """Why a request was refused. Without the prefix, this is ErrorInfo.reason."""
@@ -241,6 +245,10 @@ REFUSAL_REASON_UNTRUSTED: RefusalReason.ValueType  # 23
 """FAILED_PRECONDITION: the tool belongs to a project that is not trusted, and the daemon does not run such tools."""
 REFUSAL_REASON_NO_SANDBOX: RefusalReason.ValueType  # 24
 """FAILED_PRECONDITION: this host cannot provide the sandbox of the tool; the message says what is missing."""
+REFUSAL_REASON_MOVED: RefusalReason.ValueType  # 25
+"""FAILED_PRECONDITION: the ticket is of a lease that is over here: the session or its volume may be on another node. Ask
+Placement again.
+"""
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015
 
 @_typing.final
@@ -424,6 +432,7 @@ class Open(_message.Message):
     FOLLOW_FIELD_NUMBER: _builtins.int
     SERVICES_FIELD_NUMBER: _builtins.int
     AT_ONCE_FIELD_NUMBER: _builtins.int
+    MOVED_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     """The protocol version of the client: 1. Another number is refused with FAILED_PRECONDITION, VERSION_MISMATCH."""
     client_version: _builtins.str
@@ -448,6 +457,8 @@ class Open(_message.Message):
     """Whether Welcome waits for no file that is still being described; otherwise it waits for up to `[daemon] open_wait`.
     What is described later arrives as another catalog in both cases. For a client that knows what it will call.
     """
+    moved: _builtins.bool
+    """Whether the session was on another node before, and has called tools there: what they kept for the session is lost."""
     @_builtins.property
     def allow(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Patterns of the tool names that this session may call; empty allows all."""
@@ -483,10 +494,11 @@ class Open(_message.Message):
         follow: _builtins.bool = ...,
         services: _abc.Iterable[_builtins.str] | None = ...,
         at_once: _builtins.bool = ...,
+        moved: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds", "limits", b"limits", "linger_seconds", b"linger_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds", "agent", b"agent", "allow", b"allow", "answers", b"answers", "at_once", b"at_once", "client_version", b"client_version", "deny", b"deny", "directory", b"directory", "follow", b"follow", "limits", b"limits", "linger_seconds", b"linger_seconds", "protocol", b"protocol", "resume_token", b"resume_token", "services", b"services", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds", "agent", b"agent", "allow", b"allow", "answers", b"answers", "at_once", b"at_once", "client_version", b"client_version", "deny", b"deny", "directory", b"directory", "follow", b"follow", "limits", b"limits", "linger_seconds", b"linger_seconds", "moved", b"moved", "protocol", b"protocol", "resume_token", b"resume_token", "services", b"services", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__linger_seconds: _TypeAlias = _typing.Literal["linger_seconds"]  # noqa: Y015
     _WhichOneofArgType__linger_seconds: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds"]  # noqa: Y015
@@ -883,6 +895,7 @@ class Event(_message.Message):
     GAP_FIELD_NUMBER: _builtins.int
     CHUNK_FIELD_NUMBER: _builtins.int
     REQUEST_FIELD_NUMBER: _builtins.int
+    MOVING_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """The event's number in its session, from 1; 0 for Welcome and in CallTool."""
     call_id: _builtins.str
@@ -955,6 +968,10 @@ class Event(_message.Message):
     def request(self) -> Global___Request:
         """The tool requests a service of the client and waits for the reply."""
 
+    @_builtins.property
+    def moving(self) -> Global___Moving:
+        """The node drains: a placed session is to move to another one when no call of it runs."""
+
     def __init__(
         self,
         *,
@@ -976,12 +993,13 @@ class Event(_message.Message):
         gap: Global___Gap | None = ...,
         chunk: Global___Chunk | None = ...,
         request: Global___Request | None = ...,
+        moving: Global___Moving | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ask", b"ask", "catalog", b"catalog", "catalog_changed", b"catalog_changed", "chunk", b"chunk", "event", b"event", "gap", b"gap", "log", b"log", "metadata", b"metadata", "outcome", b"outcome", "progress", b"progress", "refused", b"refused", "request", b"request", "started", b"started", "time", b"time", "update", b"update", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ask", b"ask", "catalog", b"catalog", "catalog_changed", b"catalog_changed", "chunk", b"chunk", "event", b"event", "gap", b"gap", "log", b"log", "metadata", b"metadata", "moving", b"moving", "outcome", b"outcome", "progress", b"progress", "refused", b"refused", "request", b"request", "started", b"started", "time", b"time", "update", b"update", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ask", b"ask", "call_id", b"call_id", "catalog", b"catalog", "catalog_changed", b"catalog_changed", "chunk", b"chunk", "event", b"event", "gap", b"gap", "log", b"log", "metadata", b"metadata", "number", b"number", "outcome", b"outcome", "progress", b"progress", "refused", b"refused", "request", b"request", "started", b"started", "time", b"time", "update", b"update", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ask", b"ask", "call_id", b"call_id", "catalog", b"catalog", "catalog_changed", b"catalog_changed", "chunk", b"chunk", "event", b"event", "gap", b"gap", "log", b"log", "metadata", b"metadata", "moving", b"moving", "number", b"number", "outcome", b"outcome", "progress", b"progress", "refused", b"refused", "request", b"request", "started", b"started", "time", b"time", "update", b"update", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["welcome", "catalog", "catalog_changed", "accepted", "started", "update", "progress", "metadata", "log", "ask", "outcome", "refused", "gap", "chunk", "request"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["welcome", "catalog", "catalog_changed", "accepted", "started", "update", "progress", "metadata", "log", "ask", "outcome", "refused", "gap", "chunk", "request", "moving"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1004,6 +1022,7 @@ class Welcome(_message.Message):
     WORKTREE_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
     LEASE_SECONDS_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The id of the session, assigned by the daemon."""
     resume_token: _builtins.str
@@ -1026,6 +1045,8 @@ class Welcome(_message.Message):
     """How long the session goes on without a message of its client, by the clock of the daemon's machine; then its calls
     are stopped as aborted (lease_expired), and it is closed. Any message counts, also an empty one; 0 for no such bound.
     """
+    fence: _builtins.int
+    """Of a placed session, the fence of its lease; else 0."""
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallInfo]:
         """The calls that are running, or whose outcome is not acknowledged."""
@@ -1044,14 +1065,41 @@ class Welcome(_message.Message):
         worktree: _builtins.str = ...,
         node: _builtins.str = ...,
         lease_seconds: _builtins.float = ...,
+        fence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "daemon_version", b"daemon_version", "directory", b"directory", "generation", b"generation", "lease_seconds", b"lease_seconds", "node", b"node", "protocol", b"protocol", "resume_token", b"resume_token", "resumed", b"resumed", "session_id", b"session_id", "worktree", b"worktree"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "daemon_version", b"daemon_version", "directory", b"directory", "fence", b"fence", "generation", b"generation", "lease_seconds", b"lease_seconds", "node", b"node", "protocol", b"protocol", "resume_token", b"resume_token", "resumed", b"resumed", "session_id", b"session_id", "worktree", b"worktree"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
+
+@_typing.final
+class Moving(_message.Message):
+    """Tells a placed session to move. New calls are refused with DRAINING from now on; those that run go on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    DEADLINE_SECONDS_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Why, for display."""
+    deadline_seconds: _builtins.float
+    """What running calls have until they are stopped; 0 for as long as they take."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        deadline_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_seconds", b"deadline_seconds", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Moving: _TypeAlias = Moving  # noqa: Y015
 
 @_typing.final
 class CatalogPart(_message.Message):

@@ -8,7 +8,7 @@ Every RPC carries the metadata `authorization: Bearer <token>`; the token for ag
 `agent.token`, the one for operators in `operator.token`, in the directory of the socket. The
 operator's token also permits everything that the agent's token permits.
 
-A daemon with `[listen]` serves this service, and no other, on TCP too: with mutual TLS 1.3 and the metadata
+A daemon with `[listen]` serves this service, and no other to its clients, on TCP too: with mutual TLS 1.3 and the metadata
 `authorization: Ticket <ticket>`. A ticket is for one node, tenant, directory, client certificate and lease; tokens are
 not valid there. Directories are then those of the daemon's machine: a relative one, or none, begins at the ticket's.
 

@@ -13,7 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.remote.tickets import InvalidTicket, Ticket, sign, verify
+from toolcelld.remote.tickets import (
+    InvalidTicket,
+    Oversight,
+    Place,
+    PlacedTicket,
+    Ticket,
+    sign,
+    verify,
+    verify_oversight,
+)
 
 KEY = bytes(32)
 NOW = 1_000_000.0
@@ -31,9 +40,9 @@ def read(text: bytes | str, *, key: bytes = KEY, node: str = "node-1", now: floa
     return verify(key, node, text.encode() if isinstance(text, str) else text, now)
 
 
-def signed(claims: object) -> bytes:
+def signed(claims: object, version: bytes = b"1.") -> bytes:
     """Anything at all, signed as a ticket is."""
-    body = b"1." + base64.urlsafe_b64encode(json.dumps(claims).encode())
+    body = version + base64.urlsafe_b64encode(json.dumps(claims).encode())
     return body + b"." + base64.urlsafe_b64encode(hmac.digest(KEY, body, "sha256"))
 
 
@@ -92,3 +101,72 @@ def test_claims_that_are_no_table_are_refused() -> None:
 def test_a_key_signs_for_its_own_node_alone() -> None:
     with pytest.raises(InvalidTicket, match="not signed by this node"):
         read(sign(b"x" * 32, TICKET))
+
+
+# Of Placement
+
+PLACE = Place(
+    session="s-" + "a" * 24,
+    fence=7,
+    volume="repo",
+    root="docs",
+    begin="api",
+    exclusive=True,
+    opens=NOW + 10,
+    resources={"gpu": 1.0},
+)
+PLACED = PlacedTicket(**{field: getattr(TICKET, field) for field in asdict(TICKET)}, place=PLACE)
+OVERSIGHT = Oversight(node="node-1", certificate="ab" * 32, expires=NOW + 60)
+
+
+def test_each_sort_of_ticket_is_good_for_its_own_use_alone() -> None:
+    assert read(sign(KEY, PLACED)) == PLACED
+    oversight = sign(KEY, OVERSIGHT)
+    assert verify_oversight(KEY, "node-1", oversight.encode(), NOW) == OVERSIGHT
+    with pytest.raises(InvalidTicket, match="of another version"):
+        read(oversight)
+    for ticket in (TICKET, PLACED):
+        with pytest.raises(InvalidTicket, match="for Placement alone"):
+            verify_oversight(KEY, "node-1", sign(KEY, ticket).encode(), NOW)
+        changed = b"P" + sign(KEY, ticket).encode()[1:]
+        with pytest.raises(InvalidTicket, match="not signed"):
+            verify_oversight(KEY, "node-1", changed, NOW)
+    for wrong in (replace(OVERSIGHT, node="node-2"), replace(OVERSIGHT, expires=NOW)):
+        with pytest.raises(InvalidTicket, match=r"for the node|expired"):
+            verify_oversight(KEY, "node-1", sign(KEY, wrong).encode(), NOW)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"session": "s-1"},
+        {"session": "x" * 26},
+        {"fence": 0},
+        {"fence": -1},
+        {"fence": True},
+        {"fence": 1.5},
+        {"fence": 2**63},
+        {"volume": ""},
+        {"volume": 1},
+        {"begin": "/etc"},
+        {"begin": "a/../.."},
+        {"exclusive": 1},
+        {"opens": math.inf},
+        {"opens": "now"},
+        {"resources": []},
+        {"resources": {"gpu": "all"}},
+        {"resources": {"gpu": math.nan}},
+        {"operator": True},
+    ],
+)
+def test_a_place_that_says_what_none_can_is_refused(change: dict[str, Any]) -> None:
+    claims = asdict(PLACED) | {"place": asdict(PLACE) | change}
+    with pytest.raises(InvalidTicket):
+        read(signed(claims, b"2."))
+    assert read(signed(asdict(PLACED), b"2.")) == PLACED
+
+
+def test_a_placed_ticket_without_a_place_and_one_of_a_node_with_it_are_refused() -> None:
+    for claims, version in ((asdict(TICKET), b"2."), (asdict(PLACED), b"1.")):
+        with pytest.raises(InvalidTicket):
+            read(signed(claims, version))

@@ -26,6 +26,29 @@ ANSWER_SECONDS: Final = 20.0
 
 async def join(context: CommandContext, address: str, code: str) -> Exit:
     """Exchange a code for a certificate and a ticket, and keep them."""
+    address, key, answer = await exchange(address, code)
+    machine = Machine(
+        node=answer.node, directory=answer.directory, authority=answer.authority, ticket=answer.ticket
+    )
+    path = machine_file(address)
+    try:
+        write(path, machine, key + answer.certificate.encode())
+    except OSError as error:
+        raise Failure(Exit.FAILED, "not_written", f"{path} cannot be written: {error.strerror}.") from error
+    if context.as_json:
+        print(json_text({"address": f"{TLS}{address}", "node": machine.node, "directory": machine.directory}))
+    else:
+        joined = f"You can use the tools of {machine.directory} on {machine.node}."
+        Terminal(quiet=context.quiet).note(f"{printable(joined)}\n")
+        print(f"{TLS}{address}")
+    return Exit.OK
+
+
+async def exchange(address: str, code: str) -> tuple[str, bytes, pb.JoinResponse]:
+    """Exchange a code; returns the address, our new key in PEM, and what the machine of the code has answered.
+
+    Raises Failure, Misuse and Unavailable.
+    """
     address = address.removeprefix(TLS)
     try:
         host, port = split(address)
@@ -48,21 +71,7 @@ async def join(context: CommandContext, address: str, code: str) -> Exit:
             f"{address} is not the machine of this code, and nothing was kept.",
             "Something answers in its place, or the code is another machine's.",
         )
-    machine = Machine(
-        node=answer.node, directory=answer.directory, authority=answer.authority, ticket=answer.ticket
-    )
-    path = machine_file(address)
-    try:
-        write(path, machine, key + answer.certificate.encode())
-    except OSError as error:
-        raise Failure(Exit.FAILED, "not_written", f"{path} cannot be written: {error.strerror}.") from error
-    if context.as_json:
-        print(json_text({"address": f"{TLS}{address}", "node": machine.node, "directory": machine.directory}))
-    else:
-        joined = f"You can use the tools of {machine.directory} on {machine.node}."
-        Terminal(quiet=context.quiet).note(f"{printable(joined)}\n")
-        print(f"{TLS}{address}")
-    return Exit.OK
+    return address, key, answer
 
 
 async def _exchange(host: str, port: int, identity: bytes) -> tuple[bytes, pb.JoinResponse]:

@@ -112,6 +112,10 @@ class RpcLink(asyncio.Protocol):
         self._awaited = self._awaited or blocked
         return blocked
 
+    def drop(self) -> None:
+        """Lose the connection at once: what is open on it ends as when the line breaks."""
+        self._transport.abort()
+
     def forget(self, stream: int) -> None:
         """Cancel an RPC that has not ended."""
         if self._rpcs.pop(stream, None) is not None:

@@ -23,7 +23,7 @@ from toolcell import _paths
 from toolcell._platform import unsupported
 from toolcell.client._grpc.access import START_IT
 from toolcell.client._grpc.channel import Channel, dial
-from toolcell.client.errors import Unavailable
+from toolcell.client.errors import Refusal, Unavailable
 
 from . import service
 from .process import DaemonProcess
@@ -57,6 +57,14 @@ class Daemon(Protocol):
         """A channel to it, with what agents show. Raises Unavailable."""
         ...
 
+    def lost(self, why: Refusal) -> bool:
+        """Take note that it is lost, or refuses the session; returns whether another one may be dialled in its place."""
+        ...
+
+    def welcomed(self) -> None:
+        """Take note that it has opened the session."""
+        ...
+
     async def end(self) -> None:
         """End it, if it is ours."""
         ...
@@ -66,6 +74,10 @@ def find(address: str | None, daemon: Literal["start", "running", "private"]) ->
     """The daemon at an address, `None` for the user's own. Raises Unavailable where none can be started."""
     socket = _paths.address_of(address) if address else _paths.socket_path()
     if _paths.is_elsewhere(socket) and daemon != "private":
+        if _paths.is_cluster(socket):
+            from .placed import Placed
+
+            return Placed.joined(socket)
         from .remote import Remote  # loads what TLS takes
 
         return Remote.joined(socket)
@@ -91,6 +103,13 @@ class _OfThisMachine:
     def dial(self) -> AbstractAsyncContextManager[Channel]:
         """A channel to it, with the token of agents. Raises Unavailable."""
         return dial(self.socket, _paths.agent_token_path(self.socket))
+
+    def lost(self, why: Refusal) -> bool:
+        """There is no other one."""
+        return False
+
+    def welcomed(self) -> None:
+        """It is the only one."""
 
 
 class Running(_OfThisMachine):

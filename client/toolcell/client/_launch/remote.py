@@ -14,12 +14,12 @@ import stat
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from toolcell._paths import TLS, machine_file
 from toolcell.client._grpc.channel import Channel
 from toolcell.client._grpc.remote import open_remote_link
-from toolcell.client.errors import Unavailable
+from toolcell.client.errors import Refusal, Unavailable
 
 FILE_BYTES_MAX = 256 * 1024
 PORT_MAX = 65_535
@@ -34,6 +34,21 @@ class Machine:
     directory: str  # on that machine: where sessions work, or below
     authority: str  # in PEM: who has signed the machine's certificate
     ticket: str
+
+
+class Known(Protocol):
+    """What joining has learnt of a machine, as the first line of its file."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def ticket(self) -> str: ...
+
+
+KnownT = TypeVar("KnownT", bound=Known)
 
 
 class Remote:
@@ -63,7 +78,7 @@ class Remote:
         split(where)
         path = machine_file(where)
         try:
-            return cls(where, read(path), path)
+            return cls(where, read(path, Machine), path)
         except FileNotFoundError as error:
             raise Unavailable(
                 f"This user has not joined {where}: there is no {path}.",
@@ -99,6 +114,13 @@ class Remote:
         finally:
             await link.close()
 
+    def lost(self, why: Refusal) -> bool:
+        """There is no other one."""
+        return False
+
+    def welcomed(self) -> None:
+        """It is the only one."""
+
     async def end(self) -> None:
         """It is not ours."""
 
@@ -121,8 +143,8 @@ def context(authority: str, path: str) -> ssl.SSLContext:
     return made
 
 
-def read(path: str) -> Machine:
-    """Return what a file says. Raises OSError and ValueError."""
+def read(path: str, sort: type[KnownT]) -> KnownT:
+    """Return what the first line of a file says. Raises OSError and ValueError."""
     with open(path, "rb") as file:
         found = os.fstat(file.fileno())
         if found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -135,7 +157,7 @@ def read(path: str) -> Machine:
         first = file.readline()
     try:
         values: Any = json.loads(first)
-        machine = Machine(**{name: values[name] for name in Machine.__dataclass_fields__})
+        machine = sort(**{name: values[name] for name in sort.__dataclass_fields__})
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError("its first line is not what joining a machine writes") from error
     if not all(isinstance(value, str) for value in asdict(machine).values()):
@@ -147,7 +169,7 @@ def read(path: str) -> Machine:
     return machine
 
 
-def write(path: str, machine: Machine, key_and_certificate: bytes) -> None:
+def write(path: str, machine: Known, key_and_certificate: bytes) -> None:
     """Write such a file, in place of one that is there. Raises OSError."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     temporary = f"{path}.{os.urandom(6).hex()}"

@@ -47,6 +47,9 @@ FINAL = frozenset(
     {"superseded", "wrong_token", "session_exists", "version_mismatch"}
 )  # asking again changes nothing
 
+MOVED = frozenset({"moved", "draining"})  # a placed session finds another node
+DRAINING = Refusal(Code.UNAVAILABLE, "draining", "The node drains.")
+
 OnCatalog: TypeAlias = Callable[[Catalog], object]
 
 
@@ -74,6 +77,8 @@ class Connection:
         self._daemon = daemon
         self._linger_seconds = linger_seconds
         self._lease: Lease | None = None  # of the daemon of another machine
+        self._draining = False  # the node has said that the session is to move
+        self._moves = False  # it has left the node, and another one is to be found
         self._ask_callback = ask_callback
         self._services = services or {}
         self._on_catalog = on_catalog
@@ -154,6 +159,8 @@ class Connection:
         """Forget a call that has ended."""
         if self.calls.get(state.call.id) is state:
             del self.calls[state.call.id]
+            if self._draining:
+                self._move()
 
     async def reload(self) -> Catalog:
         """Scan the directory again. Raises Refused."""
@@ -195,12 +202,14 @@ class Connection:
         give_up_at, pause_seconds = 0.0, RETRY_FIRST_SECONDS
         while True:
             why = await self._run_stream()
-            if not self._opened.is_set() or why.reason in FINAL:
+            opened = self._opened.is_set()
+            elsewhere = (not opened or why.reason in MOVED) and self._daemon.lost(why)
+            if why.reason in FINAL or not (opened or elsewhere):
                 self.closed_by = self.closed_by or why
             if self.closed_by is not None:
                 return
-            if self.line is not None:
-                self.line = None
+            if self.line is not None or self._moves or elsewhere:
+                self.line, self._moves = None, False
                 if self._lease is not None:
                     self._lease.stop()
                 give_up_at, pause_seconds = now() + self._linger_seconds, RETRY_FIRST_SECONDS
@@ -209,6 +218,7 @@ class Connection:
                 pause_seconds = min(2 * pause_seconds, RETRY_MAX_SECONDS)
             else:
                 self._fail_all(why)
+                self._daemon.lost(why)
                 self._wake.clear()
                 await self._wake.wait()
                 give_up_at, pause_seconds = now() + self._linger_seconds, RETRY_FIRST_SECONDS
@@ -230,8 +240,8 @@ class Connection:
         self.opening.session_id = welcome.session_id
         self.opening.resume_token = welcome.resume_token
         self.line, self._silent = (channel, stream), False
-        if welcome.lease_seconds:
-            self._keep_lease(stream, welcome)
+        self._daemon.welcomed()
+        self._draining = self._draining and welcome.resumed
         self._parts.clear()
         if not welcome.resumed:
             self._inbox.restart()
@@ -250,6 +260,8 @@ class Connection:
                 stream.send(message)
         if self._reloads:
             stream.send(pb.AttachRequest(refresh=pb.Refresh()))
+        if welcome.lease_seconds:
+            self._keep_lease(stream, welcome)
 
     def _adopt(self, info: pb.CallInfo) -> None:
         call = pb.Call(call_id=info.call_id, tool=info.tool)
@@ -318,6 +330,9 @@ class Connection:
             case "refused" if not event.call_id:
                 for reload in self._take_reloads():
                     reload.set_exception(Refused(refusal_of(event.refused)))
+            case "moving":
+                self._draining = True
+                self._move()
             case "gap" if not event.call_id:
                 for state in self.calls.values():
                     state.deliver(Gap(event.gap.count), 0)
@@ -372,6 +387,16 @@ class Connection:
         from .lease import Lease  # late, as no daemon of this machine has one
 
         self._linger_seconds = min(self._linger_seconds, welcome.lease_seconds)
-        if self._lease is None:
-            self._lease = Lease(welcome.node, welcome.lease_seconds, self._linger_seconds)
+        if self._lease is None or not welcome.resumed:
+            self._lease = Lease(welcome.node, welcome.lease_seconds, self._linger_seconds, welcome.fence)
         self._lease.keep(stream)
+        self.opening.moved = bool(welcome.fence)  # if it is opened once more, it is elsewhere
+
+    def _move(self) -> None:
+        """Leave a node that drains, unless a call runs there; then when it has ended."""
+        if self.line is None or self.calls or self.closed_by is not None:
+            return
+        self._draining, self._moves = False, True
+        self.send(pb.AttachRequest(close=pb.Close()))
+        self.line = None
+        self._daemon.lost(DRAINING)

@@ -25,10 +25,12 @@ class Lease:
         node: The name of the machine.
         seconds: The lease.
         linger_seconds: What calls have beyond it, if the machine reads the last words late.
+        fence: Of a session that was placed; default: 0, for none.
     """
 
-    def __init__(self, node: str, seconds: float, linger_seconds: float) -> None:
+    def __init__(self, node: str, seconds: float, linger_seconds: float, fence: int = 0) -> None:
         self._node = node
+        self._fence = fence
         self._seconds = seconds
         self._linger_seconds = linger_seconds
         self._timer: asyncio.TimerHandle | None = None
@@ -68,7 +70,11 @@ class Lease:
             Kind.internal,
             "node_lost",
             "\n".join(lines),
-            metadata={"node": self._node, **({"may_run_until": until} if sent else {})},
+            metadata={
+                "node": self._node,
+                **({"fence": self._fence} if self._fence else {}),
+                **({"may_run_until": until} if sent else {}),
+            },
             ran=sent,
             side_effects_possible=sent,
         )

@@ -69,6 +69,7 @@ def decode_open(wire: pb.Open) -> OpenRequest:
         follow=wire.follow,
         services=frozenset(wire.services),
         at_once=wire.at_once,
+        moved=wire.moved,
     )
 
 

@@ -90,14 +90,19 @@ def encode_event(event: events.Event, wire: pb.Event) -> None:
             wire.refused.CopyFrom(encode_refusal(refusal))
         case events.EventsDropped(count=count):
             wire.gap.count = count
-        case events.CatalogChanged() | events.Published():
-            _encode_catalog(event, wire)
+        case events.CatalogChanged() | events.Published() | events.Moving():
+            _encode_of_session(event, wire)
         case _:
             raise TypeError(f"{event!r} has no place on the wire")
 
 
-def _encode_catalog(event: events.CatalogChanged | events.Published, wire: pb.Event) -> None:
+def _encode_of_session(
+    event: events.CatalogChanged | events.Published | events.Moving, wire: pb.Event
+) -> None:
     match event:
+        case events.Moving(reason=reason, deadline_seconds=deadline_seconds):
+            wire.moving.reason = reason
+            wire.moving.deadline_seconds = deadline_seconds
         case events.CatalogChanged(generation=generation):
             wire.catalog_changed.generation = generation
         case events.Published(catalog=catalog, start=start, end=end, last=last, answers=answers):

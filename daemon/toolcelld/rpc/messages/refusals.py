@@ -44,6 +44,7 @@ STATUS_CODES: Final = {
     RefusalReason.UNTRUSTED: grpc.StatusCode.FAILED_PRECONDITION,
     RefusalReason.NO_SANDBOX: grpc.StatusCode.FAILED_PRECONDITION,
     RefusalReason.QUARANTINED: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.MOVED: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 

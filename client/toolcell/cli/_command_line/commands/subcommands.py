@@ -1,4 +1,4 @@
-"""Setting up, by the commands with words below them: `config`, `mcp`, `opencode` and `service`."""
+"""Setting up, by the commands with words below them: `config`, `mcp`, `opencode`, `cluster` and `service`."""
 
 from __future__ import annotations
 
@@ -200,11 +200,60 @@ def service_logs(
     """Show what the service has logged to the journal, also before it started to serve."""
 
 
+cluster_app = group("Run sessions on several machines: Placement says on which.")
+
+
+@verb(cluster_app, "operation.cluster.serve", name="serve")
+def serve_cluster(
+    context: CommandContext,
+    file: Annotated[str, Argument(metavar="FILE", help="The nodes and the tenants.")],
+    invite: Annotated[
+        list[str] | None,
+        Option(
+            "--invite", metavar="TENANT", help="Print a code for a client of this tenant; may come again."
+        ),
+    ] = None,
+) -> None:
+    """Run Placement in the foreground, for the nodes of a file."""
+
+
+@verb(cluster_app, "operation.cluster.join", name="join")
+def join_cluster(
+    context: CommandContext,
+    address: Annotated[str, Argument(metavar="HOST:PORT", help="Where Placement listens.")],
+    code: Annotated[
+        str, Argument(metavar="CODE", help="What `toolcell cluster serve --invite` printed there.")
+    ],
+) -> None:
+    """Become a client of a cluster, whose address is `cluster` from then on."""
+
+
+@verb(cluster_app, "operation.cluster.status", name="status")
+def cluster_status(context: CommandContext) -> None:
+    """Show which cluster was joined, and how it is."""
+
+
+@verb(cluster_app, "operation.cluster.nodes", name="nodes")
+def cluster_nodes(context: CommandContext) -> None:
+    """List the nodes that have a directory of yours; for an operator of the cluster all nodes."""
+
+
+@verb(cluster_app, "operation.cluster.drain", name="drain")
+def drain_node(
+    context: CommandContext,
+    node: Annotated[str, Argument(metavar="NODE", help="The name of the node.")],
+    off: Annotated[bool, Option("--off", help="Have it take sessions again.")] = False,
+    reason: Annotated[str, Option(metavar="TEXT", help="Told to clients, and logged.")] = "",
+) -> None:
+    """Place no sessions on a node, and have those that it has move when no call of theirs runs."""
+
+
 app = section("Set up")
 for name, words in (
     ("config", config_app),
     ("mcp", mcp_app),
     ("opencode", opencode_app),
+    ("cluster", cluster_app),
     ("service", service_app),
 ):
     app.add_typer(words, name=name, rich_help_panel=app.rich_help_panel)

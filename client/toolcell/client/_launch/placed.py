@@ -1,0 +1,219 @@
+"""A daemon of a cluster: Placement says which, and is asked again when that one is lost or drains.
+
+Between two calls nothing is asked. Half of the time of a ticket before it ends another one is got, and the session takes its
+stream up again with it, on a new connection; its calls go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from toolcell._paths import CLUSTER, cluster_file
+from toolcell.client._grpc.channel import Channel
+from toolcell.client._grpc.methods import Method, RequestT, ResponseT
+from toolcell.client._grpc.placement import PlacementMethods
+from toolcell.client.errors import Refusal, Refused, Unavailable
+from toolcell_proto.v1 import placement_pb2 as pb
+
+from .remote import Machine, Remote, read
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 5.0
+"""For Placement, which looks at a node for a second at most."""
+MOVE_SECONDS = 30.0
+"""In which a lost session asks for another node; an exclusive volume is free when the lease is over."""
+RETRY_SECONDS = 0.5
+NODES_MAX = 3
+"""Nodes that are tried one after the other to open a session."""
+ELSEWHERE = frozenset({"moved", "draining", "unreachable", "unauthenticated"})
+"""Failures of a node that another one, or another ticket, does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """What the first line of the cluster's file says."""
+
+    placement: str  # HOST:PORT
+    node: str  # what the certificate of Placement is for
+    authority: str  # in PEM
+    ticket: str  # empty, as Placement wants none
+
+
+class Placed:
+    """The daemon of a session that Placement has placed.
+
+    Args:
+        address: "cluster", after a colon the directory where a session names none, as VOLUME:PATH, and after a question mark
+            the labels and resources that the node has to have.
+        membership: What was learnt when the cluster was joined.
+        path: The file with the key and the certificate.
+    """
+
+    linger_seconds = Remote.linger_seconds
+
+    def __init__(self, address: str, membership: Membership, path: str) -> None:
+        self.socket = address
+        self._path = path
+        self._directory, self._labels, self._resources = read_address(address)
+        machine = Machine(node=membership.node, directory="", authority=membership.authority, ticket="none")
+        self._placement = Remote(membership.placement, machine, path)
+        self._place: pb.ResolveResponse | None = None
+        self._failure: Refusal | None = None
+        self._tried = 0
+        self._expires_at = self._renew_at = 0.0
+
+    @classmethod
+    def joined(cls, address: str) -> Placed:
+        """The cluster that this user has joined. Raises Unavailable if there is none, and ValueError."""
+        read_address(address)
+        return cls(address, read_membership(), cluster_file())
+
+    def place(self, directory: str | os.PathLike[str]) -> str:
+        """A directory as it was named, VOLUME:PATH: Placement is told of it, and the node of what is below."""
+        named = os.fspath(directory)
+        if named != ".":
+            self._directory = named
+        return "."
+
+    async def ready(self) -> None:
+        """Have a node, and a ticket that is valid. Raises Unavailable."""
+        if self._place is None or self._failure is not None or _now() >= self._expires_at:
+            await self._resolve()
+
+    @asynccontextmanager
+    async def dial(self) -> AsyncGenerator[Channel]:
+        """A channel to the node, with the ticket. Raises Unavailable."""
+        place = self._place
+        assert place is not None
+        machine = Machine(node=place.node, directory="", authority=place.authority, ticket=place.ticket)
+        async with Remote(place.address, machine, self._path).dial() as channel:
+            renewing = asyncio.create_task(self._renew(channel), name="toolcell renewal")  # awaited below
+            try:
+                yield channel
+            finally:
+                renewing.cancel()
+                await asyncio.wait({renewing})
+
+    def lost(self, why: Refusal) -> bool:
+        """Take note that the node is lost, or refuses the session; returns whether Placement is asked for another one."""
+        if self._place is None or why.reason not in ELSEWHERE:
+            return False
+        self._failure = why
+        self._tried += 1
+        return self._tried < NODES_MAX
+
+    def welcomed(self) -> None:
+        """Take note that the node has opened the session."""
+        self._tried = 0
+
+    async def end(self) -> None:
+        """Tell Placement that the session has ended; its lease ends by itself, too."""
+        if self._place is not None:
+            with suppress(Unavailable, Refused):
+                await self._ask(
+                    PlacementMethods.Release, pb.PlacementReleaseRequest(session_id=self._place.session_id)
+                )
+
+    async def _resolve(self) -> None:
+        request = pb.ResolveRequest(directory=self._directory, labels=self._labels, resources=self._resources)
+        if self._place is not None:
+            failure = self._failure
+            request.failed_session = self._place.session_id
+            request.failure = failure.message[:500] if failure is not None else "the ticket has expired"
+            request.moves = failure is not None and failure.reason == "draining"
+        until = _now() + MOVE_SECONDS
+        while True:
+            try:
+                self._take(await self._ask(PlacementMethods.Resolve, request))
+                return
+            except Refused as error:
+                if self._place is None or error.reason != "busy" or _now() >= until:
+                    raise Unavailable(
+                        f"The cluster has no place for the session: {error.message}", error.remedy
+                    ) from error
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _take(self, place: pb.ResolveResponse) -> None:
+        self._place, self._failure = place, None
+        self._valid_for(place.ticket_seconds)
+
+    def _valid_for(self, seconds: float) -> None:
+        self._expires_at, self._renew_at = _now() + seconds, _now() + seconds / 2
+
+    async def _renew(self, channel: Channel) -> None:
+        """Get another ticket in time, and have the session take its stream up again with it."""
+        while True:
+            await asyncio.sleep(max(self._renew_at - _now(), 0))
+            place = self._place
+            assert place is not None
+            try:
+                answer = await self._ask(PlacementMethods.Renew, pb.RenewRequest(session_id=place.session_id))
+            except (Unavailable, Refused) as error:
+                logger.warning("The ticket of %s was not renewed: %s", place.node, error)
+                self._renew_at = _now() + max((self._expires_at - _now()) / 4, 1.0)
+                continue
+            place.ticket = answer.ticket
+            self._valid_for(answer.ticket_seconds)
+            channel.link.drop()
+            return
+
+    async def _ask(self, method: Method[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        async with self._placement.dial() as channel:
+            return await channel.ask(method, request, ANSWER_SECONDS)
+
+
+def read_address(address: str) -> tuple[str, dict[str, str], dict[str, float]]:
+    """Return the directory of an address, and its labels and resources: a number is an amount. Raises ValueError."""
+    labels: dict[str, str] = {}
+    resources: dict[str, float] = {}
+    place, question, query = address.partition("?")
+    try:
+        pairs = (
+            parse_qsl(query, keep_blank_values=True, strict_parsing=True, max_num_fields=16)
+            if question
+            else []
+        )
+    except ValueError as error:
+        raise ValueError(f"{address} is no address; write {CLUSTER}:VOLUME:PATH?zone=eu&gpu=1") from error
+    for name, value in pairs:
+        try:
+            resources[name] = float(value)
+        except ValueError:
+            labels[name] = value
+    return place.removeprefix(CLUSTER).removeprefix(":"), labels, resources
+
+
+@asynccontextmanager
+async def placement() -> AsyncGenerator[Channel]:
+    """A channel to the Placement of the cluster that this user has joined. Raises Unavailable."""
+    membership = read_membership()
+    machine = Machine(node=membership.node, directory="", authority=membership.authority, ticket="none")
+    async with Remote(membership.placement, machine, cluster_file()).dial() as channel:
+        yield channel
+
+
+def read_membership() -> Membership:
+    """Return what joining the cluster has written. Raises Unavailable."""
+    path = cluster_file()
+    try:
+        return read(path, Membership)
+    except FileNotFoundError as error:
+        raise Unavailable(
+            f"This user has joined no cluster: there is no {path}.",
+            "Get a code from its operator, and then: toolcell cluster join HOST:PORT CODE",
+        ) from error
+    except (OSError, ValueError) as error:
+        raise Unavailable(
+            f"{path} cannot be used: {error}.", "Join again: toolcell cluster join HOST:PORT CODE"
+        ) from error
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,52 @@
+"""What a node serves to Placement: which leases its sessions have, and that they are to move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from toolcell_proto.v1 import placement_pb2 as pb
+from toolcell_proto.v1 import placement_pb2_grpc as rpc
+from toolcelld.policy.disabled import REASON_LETTERS_MAX
+from toolcelld.sessions.registry import Sessions
+
+OVERSEEN: Final = frozenset(f"/toolcell.v1.Node/{name}" for name in ("Report", "Move"))
+"""What Placement may ask, and no client."""
+
+
+class Node(rpc.NodeServicer):
+    """The service for Placement."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportResponse:
+        return pb.ReportResponse(draining=self._sessions.draining, leases=self._held())
+
+    def _held(self) -> Iterator[pb.HeldLease]:
+        now = time.time()
+        told: dict[str, pb.HeldLease] = {}
+        for session in self._sessions.all:
+            caller = session.request.caller
+            if (lease := caller.lease) is None or session.lease is None:
+                continue
+            left_seconds = max(session.lease.expires - now, 0.0)
+            known = told.get(lease.session)
+            if known is not None and (known.fence, known.left_seconds) >= (lease.fence, left_seconds):
+                continue
+            told[lease.session] = pb.HeldLease(
+                session_id=lease.session,
+                tenant=lease.tenant,
+                certificate=lease.certificate,
+                volume=lease.volume,
+                root=lease.root,
+                begin=lease.begin,
+                fence=lease.fence,
+                resources=lease.resources,
+                left_seconds=left_seconds,
+            )
+        return iter(told.values())
+
+    async def Move(self, request: pb.MoveRequest, context: Any) -> pb.MoveResponse:
+        return pb.MoveResponse(sessions=self._sessions.move(request.reason[:REASON_LETTERS_MAX]))

@@ -1,0 +1,148 @@
+"""The file of Placement: where it serves, which nodes there are, and what each tenant may have."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from toolcell._units import parse_seconds
+from toolcelld.config.schema import tcp_address
+from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Rules, Tenant
+from toolcelld_cluster.inventory import Node
+
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""5,000 nodes have some two megabytes."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_-]{1,63}){0,8}")
+_VOLUME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+class FileError(Exception):
+    """The file cannot be used; the text says why, a line for each mistake."""
+
+
+def _absolute(path: str) -> str:
+    if not os.path.isabs(path) or "\0" in path or ".." in path.split("/"):
+        raise ValueError("is no absolute path")
+    return path
+
+
+def _address(text: str) -> str:
+    tcp_address(text)
+    return text
+
+
+def _duration(value: object) -> object:
+    return parse_seconds(value) if isinstance(value, str) else value
+
+
+Seconds = Annotated[float, BeforeValidator(_duration)]
+Text = Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
+Amount = Annotated[float, Field(ge=0, le=1e9)]
+Volume = Annotated[str, Field(pattern=_VOLUME.pattern)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NodeSection(_Section):
+    """A node."""
+
+    address: Annotated[str, AfterValidator(_address)]
+    volumes: dict[Volume, Annotated[str, AfterValidator(_absolute)]]
+    labels: dict[Text, Text] = Field(default={}, max_length=LABELS_MAX)
+    resources: dict[Text, Amount] = Field(default={}, max_length=LABELS_MAX)
+    sessions: int = Field(default=100, ge=1, le=100_000)
+    drain: bool = False
+
+
+class TenantSection(_Section):
+    """A tenant, which is the common name of a client's certificate."""
+
+    directories: list[str] = Field(max_length=1000)
+    sessions: int = Field(default=50, ge=1, le=1_000_000)
+    resources: dict[Text, Amount] = Field(default={}, max_length=LABELS_MAX)
+    operator: bool = False
+
+    def rules(self) -> Tenant:
+        """Return the same as the policy knows it. Raises ValueError."""
+        directories: list[tuple[str, str]] = []
+        for text in self.directories:
+            volume, colon, path = text.partition(":")
+            parts = [part for part in path.split("/") if part not in ("", ".")]
+            if not colon or _VOLUME.fullmatch(volume) is None or ".." in parts:
+                raise ValueError(f"{text!r} is no VOLUME:PATH")
+            directories.append((volume, "/".join(parts)))
+        return Tenant(
+            directories=tuple(directories),
+            sessions_max=self.sessions,
+            resources=self.resources,
+            operator=self.operator,
+        )
+
+
+class Configuration(_Section):
+    """The file."""
+
+    address: Annotated[str, AfterValidator(_address)]
+    node: str = Field(default="placement", pattern=f"^{_NAME.pattern}$")
+    state: Annotated[str, AfterValidator(_absolute)] = ""
+    lease: Seconds = Field(default=10.0, ge=1.0, le=3600.0)
+    ticket: Seconds = Field(default=300.0, ge=10.0, le=86_400.0)
+    exclusive: list[Volume] = []
+    nodes: dict[Annotated[str, Field(pattern=f"^{_NAME.pattern}$")], NodeSection]
+    tenants: dict[Text, TenantSection]
+
+    def rules(self) -> Rules:
+        """Return what holds for leases. Raises ValueError."""
+        return Rules(
+            tenants={name: tenant.rules() for name, tenant in self.tenants.items()},
+            exclusive=frozenset(self.exclusive),
+            lease_seconds=self.lease,
+            ticket_seconds=self.ticket,
+        )
+
+    def inventory(self) -> dict[str, Node]:
+        """Return the nodes, by name."""
+        return {
+            name: Node(
+                name=name,
+                address=section.address,
+                volumes=section.volumes,
+                labels=section.labels,
+                resources=section.resources,
+                sessions_max=section.sessions,
+            )
+            for name, section in self.nodes.items()
+        }
+
+
+def load(path: str) -> Configuration:
+    """Read a file. Blocks. Raises FileError."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}") from error
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
+        mode = stat.S_IMODE(status.st_mode)
+        raise FileError(f"{path} can be written by others (owner {status.st_uid}, mode {mode:o})")
+    if len(content) > FILE_BYTES_MAX:
+        raise FileError(f"{path} is larger than {FILE_BYTES_MAX} bytes")
+    try:
+        values: dict[str, Any] = tomllib.loads(content.decode())
+        values.setdefault("state", os.path.join(os.path.dirname(os.path.abspath(path)), "placement"))
+        found = Configuration.model_validate(values)
+        found.rules()
+    except ValidationError as error:
+        lines = [f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+        raise FileError("\n".join(lines)) from error
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path}: {error}") from error
+    return found

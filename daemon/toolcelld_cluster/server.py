@@ -1,0 +1,115 @@
+"""The server of Placement: mutual TLS, the service, and a watch for each node."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from toolcell_proto.v1 import placement_pb2_grpc, toolcell_pb2_grpc
+from toolcelld.remote.certificates import TICKET_KEY_BYTES, Material
+from toolcelld.remote.joining import Invitations, Joining, invitation
+from toolcelld.remote.listener import OPTIONS
+from toolcelld.rpc.interceptors import Parser
+from toolcelld_cluster.book import Book
+from toolcelld_cluster.configuration import Configuration, FileError
+from toolcelld_cluster.inventory import Inventory
+from toolcelld_cluster.keys import Keys, keys
+from toolcelld_cluster.service import Placement
+from toolcelld_cluster.static import Static, Watch
+
+logger = logging.getLogger(__name__)
+
+REQUEST_BYTES_MAX: Final = 64 * 1024
+STREAMS_MAX: Final = 64
+"""Of one connection: a client has one request at a time, for each of its sessions."""
+PENDING_MAX: Final = 4096
+STOP_SECONDS: Final = 1.0
+
+
+async def run(configuration: Configuration, invite: Sequence[str]) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        configuration: The file.
+        invite: Tenants for each of which a code is printed.
+
+    Raises:
+        FileError: The file or the keys cannot be used, or the address is taken.
+    """
+    unknown = [tenant for tenant in invite if tenant not in configuration.tenants]
+    if unknown:
+        raise FileError(f"{unknown[0]} is no tenant of the file: [tenants.{unknown[0]}]")
+    found = await asyncio.to_thread(keys, configuration.state, configuration.node, configuration.nodes)
+    inventory = Inventory()
+    for node in configuration.inventory().values():
+        inventory.put(node)
+    book = Book(configuration.rules(), inventory, time.monotonic(), int(time.time() * 1000))
+    watches = [Watch(node, found, book) for node in inventory]
+    for watch in watches:
+        watch.draining = configuration.nodes[watch.node.name].drain
+    material = _material(configuration, found)
+    invitations = Invitations(material)
+    server = grpc.aio.server(interceptors=[Parser()], options=_options())
+    service = Placement(book, Static(inventory, watches), found)
+    placement_pb2_grpc.add_PlacementServicer_to_server(service, server)
+    toolcell_pb2_grpc.add_JoiningServicer_to_server(Joining(material, invitations), server)
+    try:
+        bound = server.add_secure_port(configuration.address, invitations.credentials())
+    except RuntimeError as error:
+        raise FileError(f"address: {configuration.address} cannot be listened on") from error
+    await server.start()
+    address = f"{configuration.address.rpartition(':')[0]}:{bound}"
+    logger.info(
+        "Placement serves %s, for %d nodes; their keys are in %s.", address, len(watches), configuration.state
+    )
+    for tenant in invite:
+        code = invitations.invite(tenant, ":")
+        print(invitation(address, code, f"{tenant}'s cluster", command="toolcell cluster join"), flush=True)
+    await _watched(watches)
+    await server.stop(STOP_SECONDS)
+
+
+async def _watched(watches: Sequence[Watch]) -> None:
+    """Watch the nodes until a signal comes."""
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, over.set)
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(watch.run()) for watch in watches]
+        await over.wait()
+        for task in running:
+            task.cancel()
+
+
+def _material(configuration: Configuration, found: Keys) -> Material:
+    """Return what joining works with. The ticket that it signs is for no node: its key is kept nowhere."""
+    return Material(
+        address=configuration.address,
+        node=configuration.node,
+        certificate=found.certificate,
+        key=found.key,
+        client_ca=found.authority,
+        tickets=os.urandom(TICKET_KEY_BYTES),
+        sessions_max=0,
+        authority_key=found.authority_key,
+    )
+
+
+def _options() -> tuple[tuple[str, int], ...]:
+    return (
+        *OPTIONS,
+        ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_concurrent_streams", STREAMS_MAX),
+        ("grpc.server.max_pending_requests", PENDING_MAX),
+        ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
+    )

@@ -1,0 +1,183 @@
+"""The service Placement: who a client is, what the book decides for it, and a ticket of the node."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from toolcell import _certificates
+from toolcell._printable import printable
+from toolcell.client.errors import Refused
+from toolcell_proto.v1 import placement_pb2 as pb
+from toolcell_proto.v1 import placement_pb2_grpc as rpc
+from toolcelld.errors import BadRequest, Refusal, RefusalReason
+from toolcelld.remote.certificates import fingerprint
+from toolcelld.remote.tickets import TICKET_BYTES_MAX, Place, PlacedTicket, sign
+from toolcelld.rpc.agent_service import refusals
+from toolcelld_cluster.book import Book, Client, Lease
+from toolcelld_cluster.engine import Engine, NodeState
+from toolcelld_cluster.keys import Keys
+
+logger = logging.getLogger(__name__)
+
+KNOWN_MAX: Final = 10_000
+"""Certificates that are known to be of our authority; each takes some hundred bytes, and a tenth of a millisecond to check."""
+REASON_LETTERS_MAX: Final = 500
+
+
+class Placement(rpc.PlacementServicer):
+    """The service for clients."""
+
+    def __init__(self, book: Book, engine: Engine, keys: Keys) -> None:
+        self._book = book
+        self._engine = engine
+        self._keys = keys
+        self._known: OrderedDict[bytes, Client] = OrderedDict()
+
+    async def Resolve(self, request: pb.ResolveRequest, context: Any) -> pb.ResolveResponse:
+        async with refusals(context):
+            client = self._client(context)
+            old = self._book.lease(client, request.failed_session) if request.failed_session else None
+            is_alive = False
+            if old is not None and not request.moves:
+                is_alive = await self._engine.look(old.node) and self._engine.inventory.is_open(old.node)
+            lease = self._book.resolve(
+                time.monotonic(),
+                client,
+                request.directory,
+                dict(request.labels),
+                dict(request.resources),
+                session=request.failed_session,
+                is_alive=is_alive,
+            )
+            if request.failed_session:
+                why = printable(request.failure[:REASON_LETTERS_MAX])
+                logger.info(
+                    "%s of %s is placed on %s again: %s", lease.session, client.tenant, lease.node, why
+                )
+            return pb.ResolveResponse(
+                address=self._engine.inventory.node(lease.node).address,
+                node=lease.node,
+                ticket=self._ticket(lease),
+                session_id=lease.session,
+                fence=lease.fence,
+                ticket_seconds=self._book.rules.ticket_seconds,
+                authority=self._keys.authority.decode(),
+            )
+        raise AssertionError
+
+    async def Renew(self, request: pb.RenewRequest, context: Any) -> pb.RenewResponse:
+        async with refusals(context):
+            lease = self._book.renew(time.monotonic(), self._client(context), request.session_id)
+            return pb.RenewResponse(
+                ticket=self._ticket(lease), ticket_seconds=self._book.rules.ticket_seconds
+            )
+        raise AssertionError
+
+    async def Release(self, request: pb.PlacementReleaseRequest, context: Any) -> pb.PlacementReleaseResponse:
+        async with refusals(context):
+            self._book.release(time.monotonic(), self._client(context), request.session_id)
+            return pb.PlacementReleaseResponse()
+        raise AssertionError
+
+    async def ListNodes(self, request: pb.ListNodesRequest, context: Any) -> pb.ListNodesResponse:
+        async with refusals(context):
+            client = self._client(context)
+            tenant = self._book.tenant(client)
+            may = None if tenant.operator else {volume for volume, _ in tenant.directories}
+            return pb.ListNodesResponse(
+                nodes=self._nodes(may),
+                engine=self._engine.name,
+                own_sessions=self._book.sessions_of(client),
+            )
+        raise AssertionError
+
+    async def DrainNode(self, request: pb.DrainNodeRequest, context: Any) -> pb.DrainNodeResponse:
+        async with refusals(context):
+            client = self._client(context)
+            if not self._book.tenant(client).operator:
+                raise Refusal(
+                    RefusalReason.NOT_ALLOWED,
+                    f"{client.tenant} is no operator of this cluster: [tenants.{client.tenant}] operator = true",
+                )
+            if request.node not in self._engine.inventory:
+                raise BadRequest(f"there is no node {request.node[:64]!r}.", field="node")
+            reason = printable(request.reason[:REASON_LETTERS_MAX])
+            logger.info(
+                "%s %s %s: %s", client.tenant, "opens" if request.off else "drains", request.node, reason
+            )
+            try:
+                await self._engine.drain(request.node, reason, off=request.off)
+            except Refused as error:
+                logger.warning("The sessions of %s were not told to move: %s", request.node, error)
+            return pb.DrainNodeResponse(sessions=self._engine.inventory.sessions(request.node))
+        raise AssertionError
+
+    def _nodes(self, volumes: set[str] | None) -> Iterator[pb.NodeInfo]:
+        for name, known in sorted(self._engine.nodes().items()):
+            offered = sorted(known.node.volumes if volumes is None else volumes & known.node.volumes.keys())
+            if offered or volumes is None:
+                yield self._node(name, known, offered)
+
+    def _node(self, name: str, known: NodeState, volumes: list[str]) -> pb.NodeInfo:
+        node = known.node
+        return pb.NodeInfo(
+            name=name,
+            address=node.address,
+            state=known.state,
+            seen=Timestamp(seconds=int(known.seen_at)) if known.seen_at else None,
+            sessions=self._engine.inventory.sessions(name),
+            sessions_max=node.sessions_max,
+            volumes=volumes,
+            labels=node.labels,
+            resources=node.resources,
+        )
+
+    def _client(self, context: Any) -> Client:
+        """Return whose certificate the connection has. One that a code was used for is of no tenant: our authority has not
+        signed it, and TLS trusts it for joining alone."""
+        (pem,) = context.auth_context().get("x509_pem_cert") or (b"",)
+        known = self._known.get(pem)
+        if known is None:
+            if not pem or not _certificates.is_signed(pem, self._keys.authority):
+                raise Refusal(
+                    RefusalReason.UNAUTHENTICATED, "the certificate of the connection is not of this cluster."
+                )
+            (name,) = context.auth_context().get("x509_common_name") or (b"",)
+            known = self._known[pem] = Client(name.decode(errors="replace"), fingerprint(pem.decode()))
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        return known
+
+    def _ticket(self, lease: Lease) -> str:
+        rules, now = self._book.rules, time.monotonic()
+        node = self._engine.inventory.node(lease.node)
+        unix = time.time() - now
+        ticket = PlacedTicket(
+            node=lease.node,
+            tenant=lease.client.tenant,
+            directory=os.path.join(node.volumes[lease.volume], lease.root).rstrip("/") or "/",
+            certificate=lease.client.certificate,
+            lease_seconds=rules.lease_seconds,
+            expires=unix + lease.expires_at,
+            place=Place(
+                session=lease.session,
+                fence=lease.fence,
+                volume=lease.volume,
+                root=lease.root,
+                begin=lease.begin,
+                exclusive=lease.volume in rules.exclusive,
+                opens=unix + lease.opens_until,
+                resources=dict(lease.resources),
+            ),
+        )
+        text = sign(self._keys.tickets[lease.node], ticket)
+        if len(text) > TICKET_BYTES_MAX:
+            raise BadRequest("the path is too long for a ticket.", field="directory")
+        return text

@@ -1,0 +1,70 @@
+"""The fences of a machine, with a clock of the test's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.sessions.caller import Lease
+from toolcelld.sessions.fences import Fences, is_older
+
+LEASE = Lease(
+    session="s-1",
+    tenant="alice",
+    certificate="",
+    fence=5,
+    volume="repo",
+    root="",
+    begin="",
+    exclusive=True,
+    opens=100.0,
+    resources={},
+)
+
+
+def refused(fences: Fences, lease: Lease, *, is_open: bool = False) -> bool:
+    try:
+        fences.check(lease, is_open=is_open)
+    except Refusal as refusal:
+        return refusal.reason is RefusalReason.MOVED
+    return False
+
+
+def test_an_older_fence_of_an_exclusive_volume_is_refused_also_of_an_open_session() -> None:
+    fences = Fences(lambda: 50.0)
+    fences.enter(LEASE)
+    fences.enter(replace(LEASE, session="s-2"))
+    fences.enter(replace(LEASE, session="s-3", fence=9))
+    assert refused(fences, LEASE, is_open=True)
+    with pytest.raises(Refusal):
+        fences.enter(LEASE)
+    assert not refused(fences, replace(LEASE, volume="other"))
+    assert not refused(fences, replace(LEASE, exclusive=False))
+
+
+def test_a_ticket_opens_nothing_after_its_time_and_keeps_what_is_open() -> None:
+    now = 99.0
+    fences = Fences(lambda: now)
+    assert not refused(fences, LEASE)
+    now = 100.0
+    assert refused(fences, LEASE)
+    assert not refused(fences, LEASE, is_open=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "ends"),
+    [
+        (None, LEASE, False),
+        (LEASE, LEASE, False),
+        (LEASE, replace(LEASE, fence=4), False),
+        (LEASE, replace(LEASE, fence=6), True),
+        (LEASE, replace(LEASE, fence=6, session="s-2"), True),
+        (LEASE, replace(LEASE, fence=6, session="s-2", volume="other"), False),
+        (replace(LEASE, exclusive=False), replace(LEASE, exclusive=False, fence=6), True),
+        (replace(LEASE, exclusive=False), replace(LEASE, exclusive=False, fence=6, session="s-2"), False),
+    ],
+)
+def test_what_has_to_end_before_a_lease_begins(old: Lease | None, new: Lease, ends: bool) -> None:
+    assert is_older(old, new) is ends

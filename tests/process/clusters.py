@@ -1,0 +1,161 @@
+"""A cluster on loopback for tests: daemons that listen, and Placement with the static engine over them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.daemons import OTHERS_KEPT, RunningDaemon, kept
+from tests.process.listening import LISTEN, TOOLS, listening_port
+
+from toolcell import _certificates
+from toolcell._paths import cluster_file
+from toolcell.client._launch.placed import Membership
+from toolcell.client._launch.remote import write
+from toolcelld.remote.certificates import PLACE
+from toolcelld_cluster.keys import NODES, Keys, keys
+
+SECONDS_MAX = 60
+"""For what takes seconds on a quiet machine."""
+LEASE_SECONDS = 3.0
+
+
+@dataclass
+class Cluster:
+    """Nodes and Placement, which can be stopped and started again."""
+
+    directory: Path
+    nodes: dict[str, RunningDaemon]
+    keys: Keys
+    log: Path
+    file: Path
+    process: subprocess.Popen[bytes] | None = None
+    address: str = ""
+    identities: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    def start(self, *words: str) -> None:
+        """Start Placement, and wait until it serves."""
+        with self.log.open("ab") as log:
+            begun = self.log.stat().st_size
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "toolcelld_cluster", str(self.file), *words],
+                env={"PATH": os.environ["PATH"], "HOME": str(self.directory)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        OTHERS_KEPT.add(self.process.pid)
+        found = self.wait_for(r"Placement serves (127\.0\.0\.1:\d+)", begun)
+        self.address = found[1]
+        for name in self.nodes:
+            self.wait_for(rf"The node {name} answers", begun)
+
+    def wait_for(self, pattern: str, begun: int = 0) -> re.Match[str]:
+        """Wait until the log of Placement has a text."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while (found := re.search(pattern, self.log.read_bytes()[begun:].decode())) is None:
+            assert self.process is not None
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+        return found
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End Placement."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(SECONDS_MAX)
+            OTHERS_KEPT.discard(self.process.pid)
+            self.process = None
+
+    def identity(self, tenant: str) -> bytes:
+        """Return the key and the certificate of a tenant's client, in PEM; the same each time."""
+        if tenant not in self.identities:
+            authority = self.keys.authority, self.keys.authority_key
+            certificate, key = _certificates.new_client(tenant, authority)
+            self.identities[tenant] = key + certificate
+        return self.identities[tenant]
+
+    def join(self, tenant: str) -> None:
+        """Write what joining the cluster writes."""
+        membership = Membership(
+            placement=self.address, node="placement", authority=self.keys.authority.decode(), ticket=""
+        )
+        write(cluster_file(), membership, self.identity(tenant))
+
+
+def _toml(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The lines of a table, its own values first."""
+    tables: dict[str, Any] = {}
+    for key, value in values.items():
+        if key == "volumes":
+            pairs = ", ".join(f"{name} = {json.dumps(path)}" for name, path in value.items())
+            yield f"volumes = {{ {pairs} }}"
+        elif isinstance(value, dict):
+            tables[key] = value
+        else:
+            yield f"{key} = {json.dumps(value)}"
+    for key, table in tables.items():
+        name = f"{above}{json.dumps(key)}"
+        yield f"[{name}]"
+        yield from _toml(table, f"{name}.")
+
+
+@contextmanager
+def cluster(nodes: Mapping[str, Mapping[str, Any]], **more: Any) -> Generator[Cluster]:
+    """A cluster that has started.
+
+    Args:
+        nodes: What the file says of each node besides its address; the value of a volume is made below its project.
+        more: Other keys of the file.
+    """
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as place, ExitStack() as stack:
+        directory = Path(place)
+        made = keys(str(directory / "placement"), "placement", nodes)
+        daemons: dict[str, RunningDaemon] = {}
+        sections: dict[str, dict[str, Any]] = {}
+        for name, section in nodes.items():
+            (directory / name).mkdir()
+            daemon = RunningDaemon(directory / name, options=LISTEN)
+            shutil.copytree(directory / "placement" / NODES / name, daemon.state / PLACE)
+            daemon.config.write_text(f'{daemon.config.read_text()}\n[listen]\nnode = "{name}"\n')
+            tools = daemon.directory / ".config/toolcell/tools"
+            tools.mkdir(parents=True)
+            volumes: dict[str, str] = {}
+            for volume, below in section["volumes"].items():
+                path = daemon.project / below
+                (path / ".toolcell" / "tools").mkdir(parents=True)
+                (path / ".toolcell" / "tools" / "t.py").write_text(_dedented(TOOLS))
+                (path / "docs").mkdir()
+                volumes[volume] = str(path)
+            stack.enter_context(kept(daemon))
+            daemon.start()
+            sections[name] = {**section, "address": f"127.0.0.1:{listening_port(daemon)}", "volumes": volumes}
+            daemons[name] = daemon
+        file = directory / "placement.toml"
+        values = {"address": "127.0.0.1:0", "lease": LEASE_SECONDS, **more, "nodes": sections}
+        file.write_text("\n".join(_toml(values)))
+        file.chmod(0o600)
+        running = Cluster(directory, daemons, made, directory / "placement.log", file)
+        running.log.touch()
+        stack.callback(running.stop)
+        running.start()
+        yield running
+
+
+def _dedented(text: str) -> str:
+    import textwrap
+
+    return textwrap.dedent(text)

@@ -1,0 +1,348 @@
+"""Sessions of a cluster, with the static engine: where they are placed, what is refused, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import grpc
+import pytest
+from google.protobuf import message_factory
+from tests.pki import Identity
+from tests.process.clusters import SECONDS_MAX, Cluster, cluster
+from tests.process.listening import listening_port
+
+from toolcell import _certificates
+from toolcell._certificates import Code
+from toolcell.client import Call, Kind, Session, Started, Unavailable, connect
+from toolcell_proto.v1 import placement_pb2
+from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcelld.remote.tickets import Oversight, Place, PlacedTicket, sign
+
+pytestmark = pytest.mark.anyio
+
+NODES: dict[str, dict[str, Any]] = {
+    "n1": {"volumes": {"a": "a", "s": "s", "x": "x"}, "labels": {"zone": "eu"}},
+    "n2": {"volumes": {"b": "b", "s": "s", "x": "x"}, "labels": {"zone": "us"}, "resources": {"gpu": 1}},
+}
+TENANTS = {
+    "alice": {"directories": ["a:", "b:", "s:", "x:"], "resources": {"gpu": 2}, "operator": True},
+    "bob": {"directories": ["b:docs"], "sessions": 1},
+    "joining": {"directories": ["a:"], "operator": True},  # the name in the certificate of a guest
+}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Cluster]:
+    with cluster(NODES, tenants=TENANTS, exclusive=["x"]) as running:
+        yield running
+
+
+@pytest.fixture
+def placed(shared: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A cluster that this user has joined as alice."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    if shared.process is None:
+        shared.start()
+    shared.join("alice")
+    yield shared
+    for daemon in shared.nodes.values():
+        daemon.settle()
+        daemon.check_log()
+
+
+async def where(session: Session) -> str:
+    outcome = await session.call("t_where")
+    assert outcome.kind is Kind.ok, outcome.message
+    return outcome.text
+
+
+async def refused(directory: str, address: str = "cluster") -> str:
+    with pytest.raises(Unavailable) as found:
+        async with connect(address, directory=directory):
+            pass
+    return found.value.message
+
+
+async def begun(session: Session, mark: Path) -> Call:
+    """A call that writes a line when it runs, and goes on until it is stopped."""
+    call = session.call("t_ticks", {"file": str(mark)})
+    async for event in call:
+        if isinstance(event, Started):
+            break
+    with anyio.fail_after(SECONDS_MAX):
+        while not mark.exists():
+            await asyncio.sleep(0.01)
+    return call
+
+
+async def test_sessions_are_where_their_volume_label_and_resource_are(placed: Cluster) -> None:
+    for directory, address, node in (
+        ("a:", "cluster", "n1"),
+        ("b:docs", "cluster", "n2"),
+        ("x:", "cluster?zone=us", "n2"),
+        ("b:", "cluster?gpu=1", "n2"),
+    ):
+        async with connect(address, directory=directory) as session:
+            volume, _, below = directory.partition(":")
+            assert await where(session) == str(placed.nodes[node].project / volume / below).rstrip("/")
+            assert re.fullmatch("s-[0-9a-f]{24}", session.id)
+
+
+async def test_what_no_node_has_and_what_the_tenant_may_not_have_is_refused(placed: Cluster) -> None:
+    assert "n1 has zone = eu" in await refused("a:", "cluster?zone=us")
+    async with connect("cluster?gpu=1", directory="b:"):
+        full = await refused("b:", "cluster?gpu=1")
+        assert "n2 has 0 of gpu free" in full
+    assert "may have 2 of gpu" in await refused("b:", "cluster?gpu=3")
+    placed.join("bob")
+    assert "may not use 'a:'" in await refused("a:")
+    assert "may not use 'b:'" in await refused("b:")
+    assert "has no `..`" in await refused("b:docs/..")
+    async with connect("cluster") as session:
+        assert (await where(session)).endswith("/b/docs")
+        assert "bob has 1 sessions, on n2" in await refused("b:docs")
+    placed.join("eve")
+    assert "eve is no tenant" in await refused("a:")
+
+
+async def test_a_link_does_not_lead_out_of_a_tenants_directory(placed: Cluster) -> None:
+    docs = placed.nodes["n2"].project / "b" / "docs"
+    (docs / "out").symlink_to("..")
+    placed.join("bob")
+    try:
+        assert "the directory is not there or below" in await refused("b:docs/out")
+    finally:
+        (docs / "out").unlink()
+
+
+async def test_placement_is_asked_nothing_between_two_calls(placed: Cluster) -> None:
+    """It is stopped meanwhile: open sessions go on, and new ones are refused with the reason."""
+    assert placed.process is not None
+    async with connect("cluster", directory="a:") as session:
+        placed.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(20):
+                await where(session)
+            assert "placement cannot be reached" in await refused("a:")
+        finally:
+            placed.process.send_signal(signal.SIGCONT)
+        await where(session)
+
+
+async def test_placement_that_was_killed_knows_again_what_the_nodes_have(placed: Cluster) -> None:
+    placed.join("bob")
+    async with connect("cluster") as session:
+        placed.stop(signal.SIGKILL)
+        await where(session)
+        await asyncio.to_thread(placed.start)
+        placed.join("bob")
+        assert "bob has 1 sessions, on n2" in await refused("b:docs")
+        await where(session)
+
+
+@pytest.mark.slow
+async def test_a_session_moves_when_its_node_is_lost_and_no_call_runs_twice(placed: Cluster) -> None:
+    """The volume is exclusive, so it moves when the lease is over; after the thaw the old node writes nothing."""
+    async with connect("cluster?zone=eu", directory="x:") as session:
+        assert "/n1/" in await where(session)
+    async with connect("cluster", directory="x:") as session:
+        first, node = session.id, Path(await where(session)).parents[1].name
+        other = "n2" if node == "n1" else "n1"
+        daemon = placed.nodes[node]
+        mark = daemon.directory / "mark"
+        call = await begun(session, mark)
+        os.kill(daemon.pid, signal.SIGSTOP)
+        try:
+            with anyio.fail_after(SECONDS_MAX):
+                outcome = await call
+                assert (outcome.kind, outcome.cause) == (Kind.internal, "node_lost")
+                assert outcome.metadata["node"] == node
+                fence = outcome.metadata["fence"]
+                assert isinstance(fence, int)
+                assert f"/{other}/" in await where(session)
+            assert session.id == first
+        finally:
+            os.kill(daemon.pid, signal.SIGCONT)
+        daemon.settle()
+        size = mark.stat().st_size
+        await where(session)
+        assert mark.stat().st_size == size
+    assert mark.read_text().count("begin") == 1
+
+
+async def test_idle_sessions_leave_a_node_that_drains_and_busy_ones_after_their_call(placed: Cluster) -> None:
+    async with connect("cluster", directory="s:") as idle:
+        node = Path(await where(idle)).parents[1].name
+        other = "n2" if node == "n1" else "n1"
+        call = await begun(idle, placed.nodes[node].directory / "drained")
+        assert (await asyncio.to_thread(drain, node)).returncode == 0
+        assert call.outcome is None
+        call.abort()
+        assert (await call).kind is Kind.aborted
+        with anyio.fail_after(SECONDS_MAX):
+            assert f"/{other}/" in await where(idle)
+        assert (await asyncio.to_thread(drain, node, "--off")).returncode == 0
+    placed.join("bob")
+    assert "bob is no operator of this cluster" in drain(node).stderr
+
+
+# Credentials
+
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+
+
+@contextmanager
+def channel(placed: Cluster, address: str, name: str, identity: Identity | None) -> Generator[grpc.Channel]:
+    pair = (identity.key, identity.certificate) if identity is not None else (None, None)
+    options = [("grpc.ssl_target_name_override", name), ("grpc.use_local_subchannel_pool", 1)]
+    credentials = grpc.ssl_channel_credentials(placed.keys.authority, *pair)
+    with grpc.secure_channel(address, credentials, options) as made:
+        yield made
+
+
+def requests(service: str) -> list[tuple[str, Any]]:
+    """Each method of a service of placement.proto, with an empty request."""
+    methods = placement_pb2.DESCRIPTOR.services_by_name[service].methods
+    return [
+        (f"/toolcell.v1.{service}/{method.name}", message_factory.GetMessageClass(method.input_type)())
+        for method in methods
+    ]
+
+
+def refusal(known: grpc.Channel, path: str, request: Any, shown: str = "") -> grpc.StatusCode | None:
+    """How a request ends; None if it is served."""
+    make: Any = known
+    rpc = make.unary_unary(path)
+    try:
+        rpc(request.SerializeToString(), metadata=(("authorization", shown),), timeout=SECONDS_MAX)
+    except grpc.RpcError as error:
+        code: grpc.StatusCode = error.code()
+        return code
+    return None
+
+
+def signed(placed: Cluster, tenant: str, by: tuple[bytes, bytes] | None = None) -> Identity:
+    return Identity(
+        *_certificates.new_client(tenant, by or (placed.keys.authority, placed.keys.authority_key))
+    )
+
+
+def test_placement_knows_its_clients_by_a_certificate_of_its_own_authority(placed: Cluster) -> None:
+    strangers = {"none": None, "another authority": signed(placed, "alice", _certificates.new_authority("x"))}
+    for name, identity in strangers.items():
+        with channel(placed, placed.address, "placement", identity) as known:
+            for path, request in requests("Placement"):
+                assert refusal(known, path, request) is grpc.StatusCode.UNAVAILABLE, (name, path)
+    with channel(placed, placed.address, "placement", signed(placed, "eve")) as known:
+        for path, request in requests("Placement"):
+            expected = (
+                grpc.StatusCode.NOT_FOUND if path.endswith("Release") else grpc.StatusCode.PERMISSION_DENIED
+            )
+            assert refusal(known, path, request) is expected, path
+
+
+def test_a_node_tells_its_leases_to_placement_alone_and_placement_calls_no_tool(placed: Cluster) -> None:
+    daemon, key = placed.nodes["n1"], placed.keys.tickets["n1"]
+    alice, placement = signed(placed, "alice"), signed(placed, "placement")
+    address = f"127.0.0.1:{listening_port(daemon)}"
+    overseer = Oversight(node="n1", certificate=placement.fingerprint, expires=time.time() + 60)
+    ticket = PlacedTicket(
+        node="n1",
+        tenant="alice",
+        directory=str(daemon.project / "a"),
+        certificate=alice.fingerprint,
+        lease_seconds=3.0,
+        expires=time.time() + 60,
+        place=Place(
+            session=f"s-{'0' * 24}",
+            fence=1,
+            volume="a",
+            root="",
+            begin="docs",
+            exclusive=False,
+            opens=time.time() + 60,
+            resources={},
+        ),
+    )
+    token = (Path(daemon.socket).parent / "agent.token").read_text()
+    wrong = {
+        "none": "",
+        "the token of the socket": f"Bearer {token}",
+        "a client's": f"Ticket {sign(key, ticket)}",
+        "another node's": f"Ticket {sign(key, replace(overseer, node='n2'))}",
+        "another key's": f"Ticket {sign(bytes(32), overseer)}",
+        "expired": f"Ticket {sign(key, replace(overseer, expires=time.time() - 1))}",
+    }
+    good = f"Ticket {sign(key, overseer)}"
+    listing = "/toolcell.v1.ToolCell/ListTools", pb.ListToolsRequest()
+    with (
+        channel(placed, address, "n1", placement) as overseen,
+        channel(placed, address, "n1", alice) as other,
+    ):
+        for path, request in requests("Node"):
+            for name, shown in wrong.items():
+                assert refusal(overseen, path, request, shown) is UNAUTHENTICATED, (path, name)
+            assert refusal(other, path, request, good) is UNAUTHENTICATED, path
+            assert refusal(overseen, path, request, good) is None, path
+        assert refusal(overseen, *listing, good) is UNAUTHENTICATED
+        assert refusal(other, *listing, wrong["a client's"]) is None
+        late = replace(ticket, place=replace(ticket.place, opens=time.time() - 1))
+        assert refusal(other, *listing, f"Ticket {sign(key, late)}") is grpc.StatusCode.FAILED_PRECONDITION
+        outside = replace(ticket, place=replace(ticket.place, begin="link"))
+        (daemon.project / "a" / "link").symlink_to("/")
+        assert refusal(other, *listing, f"Ticket {sign(key, outside)}") is grpc.StatusCode.PERMISSION_DENIED
+        (daemon.project / "a" / "link").unlink()
+
+
+def drain(node: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return command("cluster", "drain", node, *words)
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "toolcell.cli", *words],
+        env={"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+
+
+def test_a_code_makes_a_member_and_commands_work_placed(
+    placed: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed.stop()
+    placed.start("--invite", "alice")
+    shown = placed.wait_for(r"toolcell cluster join (\S+) (\S+)")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "other"))
+    assert "joined no cluster" in command("cluster", "nodes").stderr
+    guest = Identity(*_certificates.new_guest(Code.read(shown[2])))
+    with channel(placed, placed.address, "placement", guest) as known:
+        for path, request in requests("Placement"):
+            assert refusal(known, path, request) is UNAUTHENTICATED, path
+    joined = command("cluster", "join", placed.address, shown[2])
+    assert (joined.returncode, joined.stdout) == (0, "cluster\n"), joined.stderr
+    listed = command("cluster", "nodes")
+    assert [line.split()[:3] for line in listed.stdout.splitlines()[1:]] == [
+        ["n1", "ready", "0/100"],
+        ["n2", "ready", "0/100"],
+    ], listed
+    assert "2 ready" in command("cluster", "status").stdout
+    called = command("call", "t_where", "--quiet", "--socket", "cluster:s:docs?zone=eu")
+    assert called.stdout.strip() == str(placed.nodes["n1"].project / "s/docs"), called.stderr
+    called = command("call", "t_where", "--quiet", "--socket", "cluster:s:?zone=eu&gpu=1")
+    assert "n1 has 0 of gpu free" in called.stderr
