@@ -71,7 +71,7 @@ def twice(number: int, _: object) -> None:
 
 def others(number: int, _: object) -> None:
     """Answer requests of other numbers, and this one in numbers that are none."""
-    for other in (
+    odd_ones: tuple[Any, ...] = (
         0,
         -1,
         10**6,
@@ -83,14 +83,16 @@ def others(number: int, _: object) -> None:
         [number],
         {},
         *range(number + 1, number + 60),
-    ):
+    )
+    for other in odd_ones:
         send({"id": other, "result": text("forged")})
         send({"id": other, "error": {"code": "x", "message": {}}})
 
 
 def late(_: int, token: object) -> None:
     """Tell progress of calls that are over, and of none."""
-    for other in (*earlier, None, True, 1.5, "1", [], -1):
+    odd_ones: tuple[Any, ...] = (*earlier, None, True, 1.5, "1", [], -1)
+    for other in odd_ones:
         notify("progress", progressToken=other, progress=1, message="forged")
     earlier.append(token)
 
@@ -174,13 +176,13 @@ def mute(_: int, __: object) -> None:
 CALLS: Mapping[str, Callable[[int, object], object]] = {
     "twice": twice, "others": others, "late": late, "questions": questions, "unread": unread, "unreadable": unreadable, "odd": odd,
     "nested": nested, "half": half, "huge": huge, "large": large, "deaf": deaf, "mute": mute,
-    "floods_stdout": lambda *_: for_ever(lambda: write(b"x" * 1000 + b"\n")),
-    "floods_stderr": lambda *_: for_ever(lambda: os.write(2, b"x" * 1000 + b"\n")),
-    "floods_records": lambda *_: for_ever(lambda: notify("message", level="info", data="x" * 100)),
+    "floods_stdout": lambda _, __: for_ever(lambda: write(b"x" * 1000 + b"\n")),
+    "floods_stderr": lambda _, __: for_ever(lambda: os.write(2, b"x" * 1000 + b"\n")),
+    "floods_records": lambda _, __: for_ever(lambda: notify("message", level="info", data="x" * 100)),
     "floods_progress": lambda _, token: for_ever(lambda: notify("progress", progressToken=token, progress=1)),
-    "floods_requests": lambda *_: for_ever(lambda: ask("elicitation/create", 1)),
-    "babbles": lambda *_: beside(lambda: write(b"x" * 1000 + b"\n")),
-    "changes": lambda *_: beside(lambda: notify("tools/list_changed")),
+    "floods_requests": lambda _, __: for_ever(lambda: ask("elicitation/create", 1)),
+    "babbles": lambda _, __: beside(lambda: write(b"x" * 1000 + b"\n")),
+    "changes": lambda _, __: beside(lambda: notify("tools/list_changed")),
 }  # fmt: skip
 
 
@@ -234,7 +236,8 @@ def main() -> None:
     if way == "banner":
         write(b"Welcome!\n" + b"\x1b[31m" + b"=" * 10_000 + b"\n")
     for message in lines():
-        number, params = message.get("id"), message.get("params", {})
+        number: Any = message.get("id")
+        params = message.get("params", {})
         match message.get("method"):
             case "initialize":
                 about = {"name": "\x1b[31m" + "x" * 10_000, "version": 7}
