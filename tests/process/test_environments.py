@@ -608,8 +608,11 @@ AUTHORIZATION: Final = "Basic " + base64.b64encode(f"ada:{PASSWORD}".encode()).d
 
 
 @contextlib.contextmanager
-def private_index(wheels: Path) -> Generator[tuple[str, list[str]]]:
-    """An index of packages on the loopback that asks for a password: its address with it, and what it was sent."""
+def private_index(wheels: Path, fragment: str = "") -> Generator[tuple[str, list[str]]]:
+    """An index of packages on the loopback that asks for a password: its address with it, and what it was sent.
+
+    - `fragment`: what it says of each file, behind its address.
+    """
     sent: list[str] = []
 
     class Answer(http.server.BaseHTTPRequestHandler):
@@ -620,12 +623,15 @@ def private_index(wheels: Path) -> Generator[tuple[str, list[str]]]:
                 body = (wheels / Path(self.path).name).read_bytes()
             elif known:
                 files = wheels.glob(f"{Path(self.path).name}-*.whl")
-                body = "".join(f'<a href="/{file.name}">{file.name}</a>' for file in files).encode()
+                body = "".join(f'<a href="/{file.name}{fragment}">{file.name}</a>' for file in files).encode()
             self.send_response(200 if body else 404 if known else 401)
             self.send_header("Content-Type", "text/html" if b"<a" in body[:2] else "application/zip")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815  # the base's name
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
             """The test looks at what was sent."""
@@ -658,6 +664,28 @@ async def test_the_password_of_a_private_index_reaches_uv_and_no_tool_file_or_lo
         texts += [path.read_bytes() for path in daemon.state.rglob("*") if path.is_file()]
         assert not any(
             word.encode() in text for text in texts for word in (PASSWORD, quote(PASSWORD, safe=""))
+        )
+        shutil.rmtree(daemon.state / "environments")
+
+
+@pytest.mark.slow
+async def test_a_package_of_another_hash_than_its_index_says_is_not_installed_for_a_server(
+    make_daemon: Callable[..., RunningDaemon], tmp_path: Path
+) -> None:
+    make_wheel(tmp_path / "wheels", "mark", {"mark.py": ""})
+    with private_index(tmp_path / "wheels", f"#sha256={'0' * 64}") as (address, _):
+        daemon = make_daemon(environment={"UV_DEFAULT_INDEX": address})
+        daemon.config.write_text(
+            f'[environments]\nuv = "{UV}"\n[source.served]\nmcp = ["uvx", "mark==1.0"]\n'
+        )
+        daemon.start()
+        async with daemon.operate() as client:
+            request = operator_pb2.PrepareRequest(directory=str(daemon.project))
+            *_, answer = [it async for it in client.watch(client.operator.Prepare, request)]
+        assert answer.state == "failed"
+        assert "Hash mismatch for `mark==1.0`" in answer.message
+        assert (
+            list((daemon.state / "environments" / "environments").glob("*/lib/*/site-packages/mark.py")) == []
         )
         shutil.rmtree(daemon.state / "environments")
 

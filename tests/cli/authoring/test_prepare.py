@@ -131,6 +131,19 @@ def test_what_the_lock_file_says_is_installed_and_the_tool_reads_it(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("manager", ["bun", "npm"])
+def test_a_package_that_was_published_again_under_another_hash_is_not_installed(
+    manager: str, trusted: Project, daemon: RunningDaemon, packages: Registry
+) -> None:
+    packages.lock(trusted.directory, manager, "dep")
+    packages.add("dep", {"index.js": DEP.replace("found", "another")})
+    done = trusted.run("prepare")
+    assert done.code == 1, done
+    assert "integrity" in f"{done.out}{done.err}".lower()
+    assert installed(trusted) == []
+
+
+@pytest.mark.slow
 def test_an_edit_of_the_lock_file_makes_other_packages_and_the_old_ones_are_not_used_but_removed(
     trusted: Project, daemon: RunningDaemon, packages: Registry
 ) -> None:
