@@ -1,10 +1,11 @@
 """The instructions that the daemon executes for a warm call, counted by valgrind's callgrind.
 
-    python -m tests.bench.instructions [--calls 100]
+    python -m tests.bench.instructions [--calls 100] [--no-records]
 
 It is of all threads, gRPC's and the interpreter's work too. What the daemon does by itself in the same time is counted
 as well, and subtracted, as valgrind makes it fifty times slower. The least of five runs is printed. The processes of
-workers are not counted: they are programs of their own.
+workers are not counted: they are programs of their own. The calls are so slow that each is committed by itself to the records, which
+a busy daemon does for all calls of a tenth of a second at once; `--no-records` leaves that away.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CONTROLLED: Final = "TOOLCELL_COUNTED"
 """The variable of the process that is counted."""
 
 
-async def instructions(directory: Path, calls: int) -> float:
+async def instructions(directory: Path, calls: int, configuration: str = "") -> float:
     """Return the instructions of one call, the least of the runs of so many calls each."""
     wrapper = directory / "python"
     wrapper.write_text(
@@ -45,7 +46,7 @@ async def instructions(directory: Path, calls: int) -> float:
     wrapper.chmod(0o755)
     contenders.START_SECONDS_MAX = START_SECONDS_MAX
     python, sys.executable = sys.executable, str(wrapper)  # which starts the daemon
-    with served(directory, module=__spec__.name, variables={CONTROLLED: "1"}) as path:
+    with served(directory, configuration, module=__spec__.name, variables={CONTROLLED: "1"}) as path:
         sys.executable = python
         async with connect(path, directory=directory / "project", daemon="running") as session:
             call = toolcell_call(session)
@@ -90,13 +91,15 @@ def main() -> None:
     """Print the figure."""
     parser = argparse.ArgumentParser(description="The daemon's instructions for a warm call.")
     parser.add_argument("--calls", type=int, default=100, help="of each run; default: 100")
+    parser.add_argument("--no-records", action="store_true", help="of a daemon that keeps no records")
     arguments = parser.parse_args()
+    configuration = "[records]\nenabled = false\n" if arguments.no_records else ""
     if shutil.which("callgrind_control") is None:
         sys.exit("valgrind is not installed. Install it: apt install valgrind")
     with tempfile.TemporaryDirectory(
         prefix="tb-", dir="/var/tmp"
     ) as directory:  # a socket's path must be short
-        found = asyncio.run(instructions(Path(directory), arguments.calls))
+        found = asyncio.run(instructions(Path(directory), arguments.calls, configuration))
     print(f"{found:,.0f} instructions a call, Python {sys.version.split()[0]}")
 
 
