@@ -47,6 +47,16 @@ CAUSES = {
     ),
     "illegal_name.py": ("not a name", "rejected", 4, "a tool's name is 1 to 64 letters, digits, _ and -"),
     "import_error.py": ("", "broken", 1, "cannot import name 'nothing' from 'json'"),
+    "nearly_imported.py": ("", "broken", 1, "cannot import name 'Context' from 'toolcell'"),
+    "notebook.py": (
+        "",
+        "broken",
+        1,
+        (
+            "invalid syntax\n  !pip install -q humanize 'attrs>=1'\n  ^\nA line that begins with % or ! is a command of a notebook: "
+            'leave it out. To have packages, begin the file with:\n  # /// script\n  # dependencies = ["humanize", "attrs>=1"]\n'
+        ),
+    ),
     "kills_itself.py": ("", "broken", None, "the process was ended by SIGKILL while it was loaded"),
     "misspelt_option.py": (
         "misspelt_option",

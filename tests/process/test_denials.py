@@ -129,7 +129,7 @@ async def test_what_the_cell_refuses_is_named_and_the_tools_own_faults_are_not(d
         assert "toolcell explain denied_protected " in text
     text = await said(daemon, "outside", path="/usr/new")
     assert "…/new is not open for this to the cell of this tool. " in text
-    assert "toolcell explain denied_outside PATH" in text
+    assert "toolcell explain denied_outside /path/of/new" in text
     assert "new.txt is not open for this" in await said(daemon, "still")
     text = await said(daemon, "program")
     assert "finds no program 'no-such-program' in its PATH" in text

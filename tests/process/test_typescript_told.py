@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.daemons import RunningDaemon, renewed, running_daemon
-from tests.engines import ENGINES
+from tests.engines import ENGINES, NODE
 
+import toolcelld
 from toolcell.client import Problem
 
 pytestmark = [pytest.mark.anyio, pytest.mark.sampled("engine")]
+
+SHIM = Path(toolcelld.__file__).parent / "worker/javascript/shims/toolcell.mjs"
 
 
 @pytest.fixture(scope="module", params=sorted(ENGINES))
@@ -92,6 +96,14 @@ async def test_causes_members_and_lines_are_told_within_a_bound(daemon: RunningD
         for number, (body, text) in enumerate(RAISED.items()):
             outcome = await session.call(f"some_v{number}")
             assert (body, outcome.kind, outcome.text) == (body, "tool_error", text)
+
+
+def test_the_schemas_of_another_package_are_pointed_to_it() -> None:
+    asks = f"import {{ tool }} from {json.dumps(str(SHIM))}; try {{ tool.schema.string() }} catch (error) {{ console.log(error.message) }}"
+    done = subprocess.run(
+        [NODE, "--input-type=module", "-e", asks], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith('tool.schema is of "@opencode-ai/plugin": import { tool } from there')
 
 
 HOSTILE = [

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -260,8 +261,17 @@ def _culprit(fields: Mapping[str, Any], error: Exception) -> str:
             with warnings.catch_warnings(action="ignore"):  # an alias means nothing outside of its mapping
                 TypeAdapter[Any](annotation).json_schema(schema_generator=PlainJsonSchema)
         except Exception as own:  # noqa: BLE001  as above
-            return f"parameter {name!r} has a type that JSON cannot fill: {_first_line(own)}"
+            return f"parameter {name!r} has a type that JSON cannot fill: {_kind(own)}"
     return f"its parameters have no JSON Schema: {_first_line(error)}"
+
+
+def _kind(error: Exception) -> str:
+    """What a type is that has no schema: "a function"; else what pydantic says of it."""
+    line = _first_line(error)
+    if "core_schema.CallableSchema" in line:
+        return "a function"
+    found = re.search(r"(?:IsInstanceSchema \(|schema for )<class '([\w.]+)'>", line)
+    return f"an object of the class {found[1]}" if found else line
 
 
 def _first_line(error: Exception) -> str:

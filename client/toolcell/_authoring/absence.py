@@ -229,8 +229,17 @@ def _functions(file: _File) -> str:
     public = [one.name for one in file.functions if not one.name.startswith("_") and one.name != "main"]
     if not public:
         return ""
+    if "tool" in public and any(
+        _is_named_tool(each) for one in file.functions for each in one.decorator_list
+    ):
+        return f"its @tool is the function tool() of this file, which makes no tool\n{MARK}"
     helper = "If it is a helper, begin its name with _, or import it from a tool file."
     return f"none of its functions has @tool: {_shortened(public)}\n{MARK}\n{helper}"
+
+
+def _is_named_tool(decorator: ast.expr) -> bool:
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(name, ast.Name) and name.id == "tool"
 
 
 def _classes(file: _File) -> str:

@@ -6,6 +6,7 @@ objects the file does not export. Functions that are made within functions are p
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -33,14 +34,34 @@ def lost(namespace: Mapping[str, object], exported: Iterable[object]) -> Iterato
         if place:
             if name not in names:  # else a subclass may have its own
                 where = f"the method {place}.{name} has @tool, and the file exports no object of {place}"
-                yield line_of(function), f"{where}; write, for example: tools = [{place}().{name}]"
+                yield (
+                    line_of(function),
+                    f"{where}; write, for example: tools = [{_made(namespace, place)}.{name}]",
+                )
         elif (now := namespace.get(name)) is not None:  # not deleted on purpose
             yield line_of(function), _replaced(name, now)
+
+
+def _made(namespace: Mapping[str, object], place: str) -> str:
+    """An object of a class, with `...` for each argument that it has to have."""
+    made: Any = namespace.get(place)
+    try:
+        parameters = inspect.signature(made).parameters.values() if isinstance(made, type) else ()
+    except (TypeError, ValueError):
+        parameters = ()
+    wanted = [
+        one.name if one.kind is one.POSITIONAL_ONLY else f"{one.name}=..."
+        for one in parameters
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    return f"{place}({', '.join(wanted)})"
 
 
 def _replaced(name: str, now: object) -> str:
     if isinstance(getattr(now, MARK, None), dict):
         return f"the tool {name} is lost, as line {line_of(now)} defines {name} again; rename one of them"
+    if isinstance(now, property):
+        return f"the tool {name} is lost, as a property is no function; leave out @property"
     return f"the tool {name} is lost, as {name} is not the marked function any more; put @tool above its other decorators"
 
 

@@ -27,6 +27,9 @@ from toolcell._results.errors import ToolError
 
 # sys.int_info.default_max_str_digits: a longer integer can be written as JSON, but `json.loads` refuses it.
 INTEGER_DIGITS_MAX = 4300
+UNKNOWN = "it does not know"
+DEPTH_MAX, PARTS_MAX, PLACE_LETTERS_MAX = 8, 1000, 100
+"""Of the place that is told of a part without a JSON form: each part that is looked at is written once more."""
 PLACES_MAX = 10
 """Of numbers that are too large; more are not told."""
 # One byte for every digit and another for the rest: a run of digits is then found by plain search, which takes
@@ -63,8 +66,10 @@ def to_json(value: object) -> bytes:
         try:
             data = _serialised(_mended(value))
         except Exception as error:
+            why = _why(error)
+            where = _where(value) if UNKNOWN in why else ""
             raise ToolError(
-                f"The tool returned something of type {type(value).__name__} that has no JSON form: {_why(error)}. "
+                f"The tool returned something of type {type(value).__name__} that has no JSON form: {why}{where}. "
                 "Return text, plain data, a dataclass, a model or a ToolResult."
             ) from error
     if len(data) > INTEGER_DIGITS_MAX and _LONG_INTEGER in data.translate(_DIGITS):
@@ -132,7 +137,7 @@ def _plainer(value: Any) -> object:
         return list(cast("Sequence[object]", value))
     if (plain := library_values.plain(value)) is not library_values.UNKNOWN:
         return plain
-    raise TypeError(f"it does not know {type(value).__name__}")
+    raise TypeError(f"{UNKNOWN} {type(value).__name__}")
 
 
 def _mended(value: object) -> object:
@@ -150,6 +155,33 @@ def _mended(value: object) -> object:
     if isinstance(value, list | tuple | set | frozenset):
         return [_mended(item) for item in cast("Sequence[object]", value)]
     return library_values.without_missing([value])[0]
+
+
+def _where(value: object) -> str:
+    """Return in which of the parts of a value the first one is that has no JSON form: " (in orders.0)"; "" for the value itself."""
+    place: list[str] = []
+    while len(place) < DEPTH_MAX:
+        for name, part in islice(_parts(value), PARTS_MAX):
+            try:
+                _serialised(part)
+            except Exception:  # noqa: BLE001  as above
+                place.append(name)
+                value = part
+                break
+        else:
+            break
+    return f" (in {'.'.join(place)[:PLACE_LETTERS_MAX]})" if place else ""
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        yield from ((str(key), part) for key, part in cast("dict[object, object]", value).items())
+    elif isinstance(value, list | tuple):
+        yield from ((str(n), part) for n, part in enumerate(cast("Sequence[object]", value)))
+    elif isinstance(value, BaseModel):
+        yield from dict(value).items()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
 
 
 def _why(error: Exception) -> str:

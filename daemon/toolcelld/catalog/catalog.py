@@ -135,6 +135,13 @@ class Catalog:
                 return problem
         return None
 
+    def broken_file_of(self, name: str) -> Problem | None:
+        """Return the problem of a file that cannot be used, and that a tool of this name may be in by its default name."""
+        for problem in self.problems:
+            if problem.reason in ("broken", "unused") and not problem.tool and may_be_in(name, problem.path):
+                return problem
+        return None
+
     def says_the_same_as(self, other: Catalog) -> bool:
         """Whether two catalogs differ in their generation number at most."""
         return self == replace(other, generation=self.generation)

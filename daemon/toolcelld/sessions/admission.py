@@ -180,6 +180,12 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
             RefusalReason.BROKEN_TOOL,
             f"{problem.tool or name} is {problem.reason}: {where}: {problem.message}",
         )
+    if (problem := catalog.broken_file_of(name)) is not None:
+        where = f"{problem.path} line {problem.line}" if problem.line else problem.path
+        raise Refusal(
+            RefusalReason.BROKEN_TOOL,
+            f"the file that {name[:64]!r} may be in is {problem.reason}: {where}: {problem.message}",
+        )
     near = difflib.get_close_matches(name, catalog.tools, n=3)
     if len(catalog.tools) <= SHOWN_MAX:
         hint = f"; it sees {', '.join(sorted(catalog.tools)) or 'no tools at all'}"

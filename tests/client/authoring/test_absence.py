@@ -43,6 +43,7 @@ CLASS = "class Client:\n    def get(self): ...\n\nclass _Inner: ...\n"
 FUNCTIONS = (
     "def search(): ...\n\ndef _get(): ...\n\ndef main(): ...\n\nif __name__ == '__main__':\n    main()\n"
 )
+OWN_TOOL = "def tool(f): return f\n\n@tool\ndef search(): ...\n"
 SCRIPT = "import argparse\n\ndef main(): ...\n\nif __name__ == '__main__':\n    main()\n"
 TEST = "import pytest\n\ndef test_search(): ...\n"
 
@@ -58,6 +59,7 @@ ABSENT = {
     TOOLKIT: "it defines CalculatorTools, and a class is no tool",
     CLASS: "it only defines classes: Client\n",
     FUNCTIONS: "none of its functions has @tool: search\n",
+    OWN_TOOL: "its @tool is the function tool() of this file, which makes no tool\nMark what",
     SCRIPT: "it is run as a script",
     TEST: "it is a test",
     "": "",

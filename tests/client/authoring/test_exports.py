@@ -120,7 +120,14 @@ class Odd(str):
     [
         ("@tool\ndef bad(*rest: str): ...", "*rest: str"),
         ("@tool\ndef bad(**rest: str): ...", "**rest: str"),
-        ("import socket\n@tool\ndef bad(s: socket.socket): ...", "'s' has a type that JSON cannot fill"),
+        (
+            "import socket\n@tool\ndef bad(s: socket.socket): ...",
+            "'s' has a type that JSON cannot fill: an object of the class socket.socket",
+        ),
+        (
+            "from typing import Callable\n@tool\ndef bad(s: Callable[[], int]): ...",
+            "'s' has a type that JSON cannot fill: a function",
+        ),
         (ODD + "@tool\ndef bad(s: Odd): ...", "'s' has a type that JSON cannot fill: KeyError: 'ref'"),
         (
             "@tool\ndef bad(s: 'Missing'): ...",
@@ -232,6 +239,17 @@ def kind(function):
         (
             "@plain\n@tool\ndef a(): ...",
             "the tool a is lost, as a is not the marked function any more; put @tool",
+        ),
+        (
+            "@property\n@tool\ndef a(): ...",
+            "the tool a is lost, as a property is no function; leave out @property",
+        ),
+        (
+            "class Search:\n    def __init__(self, url, key=1, *more, last): ...\n    @tool\n    def find(self): ...",
+            (
+                "the method Search.find has @tool, and the file exports no object of Search; write, for example: "
+                "tools = [Search(url=..., last=...).find]"
+            ),
         ),
         (
             "class Notes:\n    @tool\n    def add(self): ...",

@@ -133,6 +133,8 @@ def test_data_is_read_as_compact_json_and_kept_as_details(value: object, read: s
     ("make", "message"),
     [
         (object, "type object"),
+        (lambda: {"orders": [1, {"by": (2, object())}]}, "does not know object (in orders.1.by.1). Return"),
+        (lambda: Total.model_construct(cents=object()), "(in cents)"),
         (Hostile, "type Hostile"),
         (lambda: [Hostile()], "Hostile"),
         (lambda: nested(1000), "no JSON form"),

@@ -176,7 +176,8 @@ def _command(tool: str, subject: str) -> str:
 
 
 def _subject(path: str, shown: str) -> str:
-    return "PATH" if shown.startswith("…") else shlex.quote(path)
+    """The path for a command; one that is not to be shown has a place in it that is seen to be none."""
+    return shlex.quote(f"/path/of/{os.path.basename(path)}" if shown.startswith("…") else path)
 
 
 def _resolved(path: str) -> str:

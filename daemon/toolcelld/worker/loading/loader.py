@@ -33,6 +33,8 @@ __all__ = ["Broken", "ToolSource", "description_of", "helpers_of", "load"]
 MARKED_CHARACTERS_MAX: Final = 200
 """Of a line that is shown with the place of a mistake."""
 HELPERS_MAX: Final = 1000
+NAMES_MAX: Final = 2000
+"""Of a module, compared with one that it has not."""
 """Reported of one tool file; the daemon refuses more."""
 
 _NAMESPACE: Final = vars(ModuleType)["__dict__"]
@@ -117,7 +119,7 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
         in_file = error.filename == source.path
         location = "" if in_file else f" in {error.filename} line {error.lineno}"
         line = error.lineno or 0 if in_file else _line(source, error)
-        raise Broken("syntax", f"{error.msg}{location}{_marked(error)}", line) from None
+        raise Broken("syntax", f"{error.msg}{location}{_marked(error)}{_of_notebook(error)}", line) from None
     except SystemExit as error:
         raise Broken(
             "import",
@@ -155,12 +157,30 @@ def _not_imported(source: ToolSource, error: ImportError) -> tuple[str, str]:
         name = (error.name or "").removeprefix(SIBLINGS).removeprefix(".") or (found[1] if found else "")
         message = f"it imports {name}, which is not beside it\nPut the files that it imports into {source.directory}, too."
         missing = ""
+    elif near := _nearest(error, message):
+        message = f"{message}; did you mean {near!r}?"
     elif "beyond top-level package" in message:
         message = (
             "it imports from the directory above (from .. import), and what a tool file imports so lies beside or below it"
             "\nImport it from the package that the file is of, or put it beside the file: from . import …"
         )
     return _with_absence(source, message, unfinished=False), missing
+
+
+def _nearest(error: ImportError, message: str) -> str:
+    """Return the name of a module that is most like the one that could not be imported from it; "" for none."""
+    import difflib  # for a mistake alone
+
+    found = re.match(r"cannot import name '(\w+)' from", message)
+    module = sys.modules.get(error.name) if type(error.name) is str else None
+    if found is None or type(module) is not ModuleType:
+        return ""
+    namespace = _NAMESPACE.__get__(module)
+    offered = namespace.get("__all__")
+    names = [*namespace, *(offered if type(offered) in (list, tuple) else ())]
+    public = [name for name in names[:NAMES_MAX] if type(name) is str and not name.startswith("_")]
+    longer = [name for name in public if found[1] in name]  # as ToolContext for Context
+    return next(iter(longer or difflib.get_close_matches(found[1], public, 1)), "")
 
 
 def _with_absence(source: ToolSource, message: str, *, unfinished: bool = True) -> str:
@@ -214,6 +234,19 @@ def _marked(error: SyntaxError) -> str:
     ends_here = type(end) is int and end > start and error.end_lineno in (None, error.lineno)
     last = min(first + (end - start if ends_here and end is not None else 1), len(shown))
     return f"\n  {shown}\n  {' ' * first}{'^' * max(last - first, 1)}"
+
+
+def _of_notebook(error: SyntaxError) -> str:
+    """Return what to do with a line that is a command of a notebook; "" for another one."""
+    words = error.text.replace('"', "").replace("'", "").split() if type(error.text) is str else []
+    if not words or words[0][0] not in "%!":
+        return ""
+    said = "\nA line that begins with % or ! is a command of a notebook: leave it out."
+    packages = [word for word in words[1:] if re.fullmatch(r"[A-Za-z0-9][\w.\[\]<>=!~,-]*", word)]
+    if "pip" not in words[0] or packages[:1] != ["install"] or not packages[1:]:
+        return said
+    named = ", ".join(f'"{package}"' for package in packages[1:])
+    return f"{said} To have packages, begin the file with:\n  # /// script\n  # dependencies = [{named}]\n  # ///"
 
 
 def _frames_of(source: ToolSource, error: BaseException) -> list[traceback.FrameSummary]:

@@ -5,6 +5,14 @@ export function tool(definition) {
     return definition;
 }
 
+Object.defineProperty(tool, "schema", {
+    get() {
+        throw new TypeError(
+            'tool.schema is of "@opencode-ai/plugin": import { tool } from there, or write a schema: { type: "string" }',
+        );
+    },
+});
+
 /** Thrown to report a failure to the model: the message is passed on unchanged, the details go to programs. */
 export class ToolError extends Error {
     name = "ToolError";

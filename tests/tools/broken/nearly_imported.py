@@ -1,0 +1,1 @@
+from toolcell import Context, tool

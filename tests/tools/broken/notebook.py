@@ -1,0 +1,2 @@
+!pip install -q humanize 'attrs>=1'
+from toolcell import tool
