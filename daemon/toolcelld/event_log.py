@@ -89,7 +89,7 @@ class Broadcast(Generic[T]):
     """Sends each published item to all current readers."""
 
     def __init__(self) -> None:
-        self.readers: set[_Reader[T]] = set()
+        self.readers: set[_Subscription[T]] = set()
         """Those who follow now."""
         self.keep: Callable[[T], object] | None = None
         """Gets each item besides, as the records do; it must not block."""
@@ -106,7 +106,7 @@ class Broadcast(Generic[T]):
     @contextmanager
     def follow(self) -> Generator[AsyncIterator[tuple[T, int]]]:
         """Yield an iterator of every item from now on, with the number of items that were lost before it."""
-        reader: _Reader[T] = _Reader()
+        reader: _Subscription[T] = _Subscription()
         self.readers.add(reader)
         try:
             yield reader
@@ -114,7 +114,7 @@ class Broadcast(Generic[T]):
             self.readers.discard(reader)
 
 
-class _Reader(Generic[T]):
+class _Subscription(Generic[T]):
     def __init__(self) -> None:
         self._items: deque[T] = deque()
         self._lost = 0

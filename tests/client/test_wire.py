@@ -146,7 +146,7 @@ def _filled(message: Any, fields: dict[str, Any]) -> Any:
     return message
 
 
-def same(table: wire.Table, record: wire.Record, message: Any) -> None:
+def same(table: wire.Table, record: wire.WireMessage, message: Any) -> None:
     """Hold a record against the message that it should be."""
     for name, kind in table.values():
         plain = name.lstrip("*?")

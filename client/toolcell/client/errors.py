@@ -137,7 +137,7 @@ class Unavailable(Exception):
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
 
 
-def refusal_of(status: status_pb2.Status | wire.Record) -> Refusal:
+def refusal_of(status: status_pb2.Status | wire.WireMessage) -> Refusal:
     """Decode a Status, of protobuf's or not; what violations of fields and quotas add to the message becomes lines of it.
 
     A field is a name of the contract, so it is named only with what the message does not say; a quota is for people.

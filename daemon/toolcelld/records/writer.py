@@ -233,22 +233,22 @@ def _is_damaged(error: Exception) -> bool:
     return code & 0xFF in _DAMAGED  # the low byte is the primary code
 
 
-class _File(NamedTuple):
+class _FileState(NamedTuple):
     """What tells whether a file is the same, and whole. Only this process makes it shorter, within a batch."""
 
     inode: int
     size_bytes: int
 
 
-_NO_FILE: Final = _File(0, 0)
+_NO_FILE: Final = _FileState(0, 0)
 
 
-def _look(path: str) -> _File:
+def _look(path: str) -> _FileState:
     try:
         found = os.stat(path)
     except OSError:
         return _NO_FILE
-    return _File(found.st_ino, found.st_size)
+    return _FileState(found.st_ino, found.st_size)
 
 
 @contextlib.contextmanager

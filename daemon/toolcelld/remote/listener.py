@@ -182,7 +182,7 @@ class _Gate:
     sessions: Sessions
     sessions_max: int
 
-    def enter(self, context: Any) -> _Context:
+    def enter(self, context: Any) -> _Admitted:
         """Return the context that the handler gets. Raises `Refusal` for the connection of another client."""
         ticket, peer = self.ticket, context.auth_context()
         certificates, names = peer.get("x509_pem_cert", ()), peer.get("x509_common_name", ())
@@ -190,7 +190,7 @@ class _Gate:
         if isinstance(ticket, Oversight):
             if not bound:
                 raise _of_another()
-            return _Context(context, Caller())
+            return _Admitted(context, Caller())
         if not bound or list(names) != [ticket.tenant.encode()]:
             raise _of_another()
         lease = _lease(ticket) if isinstance(ticket, PlacedTicket) else None
@@ -204,7 +204,7 @@ class _Gate:
             sessions_max=self.sessions_max,
             lease=lease,
         )
-        return _Context(context, caller)
+        return _Admitted(context, caller)
 
 
 def _of_another() -> Refusal:
@@ -216,7 +216,7 @@ def _lease(ticket: PlacedTicket) -> Lease:
     return Lease(tenant=ticket.tenant, certificate=ticket.certificate, **asdict(ticket.place))
 
 
-class _Context:
+class _Admitted:
     """The context of an RPC that was let through: it has the caller, and checks each message of a stream."""
 
     def __init__(self, context: Any, caller: Caller) -> None:

@@ -50,7 +50,7 @@ class _Measured:
     processors: float
 
 
-class _Host(NamedTuple):
+class _HostFigures(NamedTuple):
     """Figures of the host and of the daemon's process, at a look."""
 
     at: float = 0.0
@@ -61,15 +61,15 @@ class _Host(NamedTuple):
     descriptors: int = 0
 
 
-NO_HOST: Final = _Host()
+NO_HOST: Final = _HostFigures()
 
 
-class _Look(NamedTuple):
+class _Reading(NamedTuple):
     """What was read at once."""
 
     at: float
     workers: Mapping[str, CellUsage]
-    host: _Host
+    host: _HostFigures
 
 
 @dataclass(slots=True)
@@ -77,11 +77,11 @@ class _Measurements:
     """What was measured at the last look, and the rates since the one before."""
 
     workers: dict[str, _Measured] = field(default_factory=dict[str, _Measured])
-    host: _Host = NO_HOST
+    host: _HostFigures = NO_HOST
     host_processors: float = 0.0
     own_processors: float = 0.0
 
-    def take(self, look: _Look, ages: Mapping[str, float]) -> None:
+    def take(self, look: _Reading, ages: Mapping[str, float]) -> None:
         """Take a look; `ages` has the seconds for which each worker has run, for those of which it is the first."""
         before = self.workers
         self.workers = {}
@@ -107,10 +107,10 @@ class Activity:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._measured = _Measurements()
-        self._looking: asyncio.Future[_Look] | None = None
+        self._looking: asyncio.Future[_Reading] | None = None
         self._looked = 0.0  # by the monotonic clock
         self._lists: Final[
-            Mapping[str, Callable[[_Wanted, Sequence[CallSummary], pb.GetActivityResponse], None]]
+            Mapping[str, Callable[[_RowFilter, Sequence[CallSummary], pb.GetActivityResponse], None]]
         ] = {
             "calls": self._calls,
             "workers": self._workers,
@@ -149,7 +149,7 @@ class Activity:
             deaths=sum(death.time > now - WINDOW_SECONDS for death in daemon.deaths),
         )
         if rows is not None:
-            rows(_Wanted.of(request), ended, answer)
+            rows(_RowFilter.of(request), ended, answer)
         return answer
 
     # What is measured
@@ -165,7 +165,7 @@ class Activity:
         # Who stops waiting, stops nobody else's look.
         await asyncio.shield(self._looking)
 
-    def _take(self, looking: asyncio.Future[_Look]) -> None:
+    def _take(self, looking: asyncio.Future[_Reading]) -> None:
         self._looking = None
         self._looked = time.monotonic()
         if not looking.cancelled() and looking.exception() is None:
@@ -214,7 +214,9 @@ class Activity:
 
     # The lists
 
-    def _calls(self, wanted: _Wanted, ended: Sequence[CallSummary], answer: pb.GetActivityResponse) -> None:
+    def _calls(
+        self, wanted: _RowFilter, ended: Sequence[CallSummary], answer: pb.GetActivityResponse
+    ) -> None:
         def texts(call: Call) -> tuple[str, ...]:
             request, worker = call.request, _worker_of(call)
             name = worker.id if worker is not None else ""
@@ -242,7 +244,9 @@ class Activity:
                 output_bytes=_printed(call),
             )
 
-    def _workers(self, wanted: _Wanted, ended: Sequence[CallSummary], answer: pb.GetActivityResponse) -> None:
+    def _workers(
+        self, wanted: _RowFilter, ended: Sequence[CallSummary], answer: pb.GetActivityResponse
+    ) -> None:
         def texts(worker: Worker) -> tuple[str, ...]:
             spec = worker.spec
             return (
@@ -271,7 +275,7 @@ class Activity:
         return (known.processors, known.usage.memory_bytes) if known is not None else (-1.0, -1.0)
 
     def _sessions(
-        self, wanted: _Wanted, ended: Sequence[CallSummary], answer: pb.GetActivityResponse
+        self, wanted: _RowFilter, ended: Sequence[CallSummary], answer: pb.GetActivityResponse
     ) -> None:
         found, first = wanted.first(
             self._daemon.sessions.all,
@@ -285,7 +289,9 @@ class Activity:
         answer.found = found
         answer.sessions.extend(map(encode_session, first))
 
-    def _tools(self, wanted: _Wanted, ended: Sequence[CallSummary], answer: pb.GetActivityResponse) -> None:
+    def _tools(
+        self, wanted: _RowFilter, ended: Sequence[CallSummary], answer: pb.GetActivityResponse
+    ) -> None:
         disabled = self._daemon.services.ruleset.disabled
         rows = {name: pb.ToolActivity(tool=name, disabled=True) for name in disabled}
         times: dict[str, list[float]] = defaultdict(list)
@@ -318,7 +324,7 @@ class Activity:
         )
         answer.tools.extend(first)
 
-    def _died(self, wanted: _Wanted, ended: Sequence[CallSummary], answer: pb.GetActivityResponse) -> None:
+    def _died(self, wanted: _RowFilter, ended: Sequence[CallSummary], answer: pb.GetActivityResponse) -> None:
         def texts(death: OperatorEvent) -> tuple[str, ...]:
             return (death.tool, death.call_id, death.worker_id, death.session_id, death.message)
 
@@ -328,7 +334,7 @@ class Activity:
         answer.died.extend(map(encode_event, first))
 
 
-class _Wanted(NamedTuple):
+class _RowFilter(NamedTuple):
     """Which rows of a list, and in which order."""
 
     text: str
@@ -336,7 +342,7 @@ class _Wanted(NamedTuple):
     limit: int
 
     @classmethod
-    def of(cls, request: pb.GetActivityRequest) -> _Wanted:
+    def of(cls, request: pb.GetActivityRequest) -> _RowFilter:
         return cls(request.filter.casefold(), request.sort, min(request.limit or ROWS_DEFAULT, ROWS_MAX))
 
     def first(
@@ -353,7 +359,7 @@ class _Wanted(NamedTuple):
         return len(fitting), heapq.nsmallest(self.limit, fitting, key=key)
 
 
-def _read(jobs: Sequence[tuple[str, Callable[[], CellUsage]]]) -> _Look:
+def _read(jobs: Sequence[tuple[str, Callable[[], CellUsage]]]) -> _Reading:
     """Read what the workers and the host use. Blocks."""
     import psutil  # late: nothing else of the daemon needs it
 
@@ -362,10 +368,10 @@ def _read(jobs: Sequence[tuple[str, Callable[[], CellUsage]]]) -> _Look:
     busy = sum(processors[:8]) - processors.idle - processors.iowait  # the rest is counted in these already
     with own.oneshot():
         used = own.cpu_times()
-        host = _Host(
+        host = _HostFigures(
             time.monotonic(), busy, used.user + used.system, memory.total, memory.available, own.num_fds()
         )
-    return _Look(time.monotonic(), usages, host)
+    return _Reading(time.monotonic(), usages, host)
 
 
 def _ended_at(call: CallSummary) -> float:

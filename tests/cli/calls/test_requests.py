@@ -49,7 +49,7 @@ def peer(path: Path, says: bytes, *, stays: bool) -> Generator[None]:
         assert not thread.is_alive()
 
 
-def asked(path: Path, seconds: float = SECONDS_MAX) -> wire.Record:
+def asked(path: Path, seconds: float = SECONDS_MAX) -> wire.WireMessage:
     return ask(str(path), "token", "/toolcell.v1.Operator/GetStatus", b"", wire.GET_STATUS_RESPONSE, seconds)
 
 

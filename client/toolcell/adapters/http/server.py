@@ -132,7 +132,7 @@ class HttpServer:
         self._socket = _unix_socket(address.path) if address.path else _network_socket(address)
         self.address = address if address.path else Address(address.host, int(self._socket.getsockname()[1]))
         self._inode = os.lstat(address.path).st_ino if address.path else 0
-        self._server: _Server | None = None
+        self._server: _UvicornServer | None = None
 
     def close(self) -> None:
         """Give the socket up; harmless twice."""
@@ -167,7 +167,7 @@ class HttpServer:
             timeout_graceful_shutdown=LAST_WORDS_SECONDS,
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )
-        self._server = _Server(config)
+        self._server = _UvicornServer(config)
         await self._server.serve([self._socket])
 
 
@@ -206,7 +206,7 @@ def _unix_socket(path: str) -> sockets.socket:
     return socket
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     """uvicorn's, without its hand on the signals of the process."""
 
     @contextmanager

@@ -19,14 +19,14 @@ from .prose import fitted, print_prose
 from .tables import print_facts, print_table
 
 if TYPE_CHECKING:
-    from toolcell.client._grpc.wire import Record
+    from toolcell.client._grpc.wire import WireMessage
     from toolcell.client.outcome import Outcome
     from toolcell_proto.v1 import operator_pb2 as op
     from toolcell_proto.v1 import toolcell_pb2 as pb
 
     from .terminal import Terminal
 
-    CallInfo: TypeAlias = pb.CallInfo | Record
+    CallInfo: TypeAlias = pb.CallInfo | WireMessage
 
 
 def outcome_of(call: CallInfo) -> Outcome | None:
@@ -88,7 +88,7 @@ def _agent(call: CallInfo) -> str:
     return f"{call.agent}/{call.agent_name}" if call.agent_name not in ("", "main") else call.agent or "-"
 
 
-def print_story(answer: op.GetCallResponse | Record) -> None:
+def print_story(answer: op.GetCallResponse | WireMessage) -> None:
     from . import outcome_text
 
     call = answer.call
@@ -130,7 +130,7 @@ def print_story(answer: op.GetCallResponse | Record) -> None:
             print("\n".join(["", *lines]))
 
 
-def _figures(facts: pb.Facts | Record) -> Iterator[tuple[str, str]]:
+def _figures(facts: pb.Facts | WireMessage) -> Iterator[tuple[str, str]]:
     yield "waited", format_seconds(facts.queue_seconds)
     yield "ran", f"{format_seconds(facts.run_seconds)}, {format_seconds(facts.cpu_seconds)} of processor time"
     yield "memory", format_bytes(facts.memory_peak_bytes)
@@ -150,7 +150,7 @@ def _figures(facts: pb.Facts | Record) -> Iterator[tuple[str, str]]:
         yield "refused hosts", ", ".join(facts.refused_hosts)
 
 
-def print_workers(answer: op.ListWorkersResponse | Record) -> None:
+def print_workers(answer: op.ListWorkersResponse | WireMessage) -> None:
     """Print the workers as a table, and the files that none is started for."""
     now = datetime.now(UTC)
     print_table(
@@ -179,7 +179,7 @@ def print_workers(answer: op.ListWorkersResponse | Record) -> None:
         print_prose(f"  {shown_file(shut_out.path)}: {clean(why)}, {ago(time_of(shut_out.since), now)}")
 
 
-def print_status(found: op.GetStatusResponse | Record, terminal: Terminal) -> None:
+def print_status(found: op.GetStatusResponse | WireMessage, terminal: Terminal) -> None:
     """Print what a daemon says of itself; that it is of another version, on `terminal`."""
     since = ago(time_of(found.started), datetime.now(UTC)).removesuffix(" ago")
     print(f"A daemon runs: process {found.pid}, {found.state} for {since}.")
@@ -188,7 +188,7 @@ def print_status(found: op.GetStatusResponse | Record, terminal: Terminal) -> No
         terminal.note(f"This command is Toolcell {VERSION}. For a daemon of that version: toolcell stop\n")
 
 
-def _status(found: op.GetStatusResponse | Record) -> Iterator[tuple[str, str]]:
+def _status(found: op.GetStatusResponse | WireMessage) -> Iterator[tuple[str, str]]:
     yield "version", found.version
     yield "sessions", str(found.sessions)
     yield "calls", f"{found.calls} waiting or running, {found.calls_ended} ended"

@@ -12,12 +12,12 @@ from toolcell._units import format_seconds
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    from toolcell.client._grpc.wire import Record
+    from toolcell.client._grpc.wire import WireMessage
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def time_of(time: Timestamp | Record) -> datetime | None:
+def time_of(time: Timestamp | WireMessage) -> datetime | None:
     """Return a time of the wire; None where it is not set, or is none."""
     try:
         known = time.seconds or time.nanos

@@ -16,7 +16,7 @@ from toolcell.client.notes import note_of
 if TYPE_CHECKING:
     from toolcell.cli._ui.terminal import Terminal
     from toolcell.client import Ask, Question
-    from toolcell.client._grpc.wire import Record
+    from toolcell.client._grpc.wire import WireMessage
     from toolcell.client.outcome import Outcome
 
 PATTERNS_SHOWN_MAX: Final = 8
@@ -30,7 +30,7 @@ ANSWERS: Final[Mapping[str, bool | Literal["always"]]] = {
 ALLOWS: Final = "[y]es, [N]o, [a]lways?"
 
 
-def permission_text(tool: str, ask: Ask | Record) -> str:
+def permission_text(tool: str, ask: Ask | WireMessage) -> str:
     """Return a question of a tool as it is put; its answers are `ALLOWS`."""
     lines = [f"{tool}: {clean(ask.question)}"]
     lines += [f"  {clean(pattern)}" for pattern in ask.patterns[:PATTERNS_SHOWN_MAX]]

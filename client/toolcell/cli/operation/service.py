@@ -26,7 +26,15 @@ from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts
 from toolcell.cli._ui.terminal import Terminal
-from toolcell.client._launch.service import INSTANCE, OF_ROOT, OF_USER, TEMPLATE_FILE, UNIT, Answer, systemctl
+from toolcell.client._launch.service import (
+    INSTANCE,
+    OF_ROOT,
+    OF_USER,
+    TEMPLATE_FILE,
+    UNIT,
+    ProgramResult,
+    systemctl,
+)
 
 __all__ = ["install", "logs", "status", "uninstall"]
 
@@ -269,11 +277,11 @@ async def _manager(service: Service) -> None:
         )
 
 
-async def _ask(service: Service, *words: str) -> Answer:
+async def _ask(service: Service, *words: str) -> ProgramResult:
     return await systemctl(*words, manager=service.manager)
 
 
-def _check(answer: Answer) -> None:
+def _check(answer: ProgramResult) -> None:
     if answer.code:
         raise Failure(Exit.UNAVAILABLE, "unavailable", f"systemctl: {clean(answer.error)}")
 

@@ -1,6 +1,6 @@
 """Messages of the contract without protobuf's library, for `toolcell call`, whose process would import it for one call.
 
-A message is described by a table: of each field its number, its name and its type. `decode` makes a Record of bytes, whose
+A message is described by a table: of each field its number, its name and its type. `decode` makes a WireMessage of bytes, whose
 attributes are the fields of the table; a field that is absent has the default of its type, and fields that the table does
 not have are skipped, as a newer daemon may send them. `encode` makes bytes of a mapping.
 
@@ -234,7 +234,7 @@ class Malformed(ValueError):
     """What came is no message; the text says why."""
 
 
-class Record:
+class WireMessage:
     """A message: its fields are attributes, and `has` are the names of those that were there."""
 
     has: set[str]
@@ -248,9 +248,9 @@ class Record:
         return name in self.has
 
 
-def decode(table: Table, data: bytes) -> Record:
+def decode(table: Table, data: bytes) -> WireMessage:
     """Read a message. Raises Malformed."""
-    record = Record()
+    record = WireMessage()
     record.has = set()
     values = record.__dict__
     for name, kind in table.values():
@@ -265,7 +265,7 @@ def decode(table: Table, data: bytes) -> Record:
     return record
 
 
-class _Absent(Record):
+class _Absent(WireMessage):
     """A message that is not there, which reads as an empty one; made when it is read."""
 
     def __init__(self, table: Table) -> None:
@@ -278,7 +278,7 @@ class _Absent(Record):
             return getattr(decode(self._table, b""), name)
 
 
-def _merge(record: Record, table: Table, data: bytes) -> None:
+def _merge(record: WireMessage, table: Table, data: bytes) -> None:
     values = record.__dict__
     at, size = 0, len(data)
     while at < size:
@@ -308,7 +308,7 @@ def _merge(record: Record, table: Table, data: bytes) -> None:
 
 
 def _set(
-    record: Record, values: dict[str, Any], field: tuple[str, Type], wire: int, value: int | bytes
+    record: WireMessage, values: dict[str, Any], field: tuple[str, Type], wire: int, value: int | bytes
 ) -> None:
     name, kind = field
     if wire != (_KINDS.get(kind, LENGTH) if isinstance(kind, str) else LENGTH):

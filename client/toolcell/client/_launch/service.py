@@ -28,7 +28,7 @@ EXIT_CONFIG: Final = "78"
 """What a daemon exits with that cannot use its configuration; the unit does not start it again then."""
 
 
-class Answer(NamedTuple):
+class ProgramResult(NamedTuple):
     """What a program has said; its code is 127 where it cannot be started, and 124 where it does not return."""
 
     code: int
@@ -107,12 +107,12 @@ async def _last_words(unit: str) -> list[str]:
     return [line for line in answer.out.splitlines() if line.strip()]
 
 
-async def systemctl(*arguments: str, manager: str = OF_USER) -> Answer:
+async def systemctl(*arguments: str, manager: str = OF_USER) -> ProgramResult:
     """Ask a manager."""
     return await _said("systemctl", manager, "--no-pager", *arguments)
 
 
-async def _said(*words: str) -> Answer:
+async def _said(*words: str) -> ProgramResult:
     try:
         process = await asyncio.create_subprocess_exec(
             *words,
@@ -121,15 +121,15 @@ async def _said(*words: str) -> Answer:
             stderr=asyncio.subprocess.PIPE,
         )
     except OSError as error:
-        return Answer(127, "", str(error))
+        return ProgramResult(127, "", str(error))
     try:
         async with asyncio.timeout(SECONDS_MAX):
             out, said = await process.communicate()
     except TimeoutError:
-        return Answer(124, "", f"{words[0]} did not return within {SECONDS_MAX:g} s")
+        return ProgramResult(124, "", f"{words[0]} did not return within {SECONDS_MAX:g} s")
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     assert process.returncode is not None
-    return Answer(process.returncode, *(text.decode(errors="replace").strip() for text in (out, said)))
+    return ProgramResult(process.returncode, *(text.decode(errors="replace").strip() for text in (out, said)))

@@ -1,4 +1,4 @@
-"""Outcomes of messages: of protobuf's, or of `wire.Record`s, which have the same attributes.
+"""Outcomes of messages: of protobuf's, or of `wire.WireMessage`s, which have the same attributes.
 
 Every message becomes a frozen value, and nothing of protobuf leaves the client; who holds an Outcome does not hold the
 64 KiB message that it came in.
@@ -31,7 +31,7 @@ from .json_values import DECODER
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    from toolcell.client._grpc.wire import Record
+    from toolcell.client._grpc.wire import WireMessage
     from toolcell.client.errors import Refusal
     from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -52,7 +52,7 @@ STOPPED: Mapping[int, Stopped] = {1: "settled", 2: "killed", 3: "best_effort", 4
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read_outcome(message: pb.Outcome | Record, body: bytes, facts: Callable[[], Facts]) -> Outcome:
+def read_outcome(message: pb.Outcome | WireMessage, body: bytes, facts: Callable[[], Facts]) -> Outcome:
     """How a call ended.
 
     Args:
@@ -145,7 +145,7 @@ def _read_block(block: dict[str, Any]) -> Block:
             )
 
 
-def read_facts(facts: pb.Facts | Record) -> Facts:
+def read_facts(facts: pb.Facts | WireMessage) -> Facts:
     """The measurements of a call."""
     return Facts(
         facts.queue_seconds,
@@ -167,7 +167,7 @@ def read_facts(facts: pb.Facts | Record) -> Facts:
     )
 
 
-def _read_output(output: pb.Output | Record) -> Output:
+def _read_output(output: pb.Output | WireMessage) -> Output:
     expires = _read_time(output.expires) if output.HasField("expires") else None
     return Output(
         output.output_id,
@@ -181,7 +181,7 @@ def _read_output(output: pb.Output | Record) -> Output:
     )
 
 
-def _read_time(time: Timestamp | Record) -> datetime | None:
+def _read_time(time: Timestamp | WireMessage) -> datetime | None:
     try:
         return _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
     except OverflowError:  # of no daemon of ours

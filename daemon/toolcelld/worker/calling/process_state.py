@@ -62,7 +62,7 @@ _setlocale: Callable[..., str] = _locale.setlocale
 _getitimer: Callable[[int], tuple[float, float]] = signal.getitimer
 
 
-class Row(NamedTuple):
+class StateKind(NamedTuple):
     """One kind of state."""
 
     name: str
@@ -119,7 +119,7 @@ class ProcessState:
         return True
 
 
-def _succeeds(row: Row, before: Any) -> bool:
+def _succeeds(row: StateKind, before: Any) -> bool:
     if row.put_back is None:
         return False
     with contextlib.suppress(OSError, ValueError):
@@ -209,7 +209,7 @@ def _directory() -> str:
         return ""
 
 
-class _Files(NamedTuple):
+class _StandardFiles(NamedTuple):
     """What the standard descriptors are open on."""
 
     found: tuple[tuple[int, int] | None, ...]
@@ -218,8 +218,8 @@ class _Files(NamedTuple):
     """Their flags; none where one is closed."""
 
 
-def _files() -> _Files:
-    return _Files(_identities(), _marked())
+def _files() -> _StandardFiles:
+    return _StandardFiles(_identities(), _marked())
 
 
 def _marked() -> tuple[int, ...]:
@@ -236,7 +236,7 @@ def _flags() -> tuple[int, ...]:
     return fcntl.fcntl(0, fcntl.F_GETFL), fcntl.fcntl(1, fcntl.F_GETFL), fcntl.fcntl(2, fcntl.F_GETFL)
 
 
-def _files_are_changed(before: _Files) -> bool:
+def _files_are_changed(before: _StandardFiles) -> bool:
     try:
         if _flags() == before.flags:  # which takes a third of the time
             return False
@@ -469,25 +469,25 @@ def _set_crash_reports(before: bool) -> None:
 
 
 ROWS: Final = (
-    Row("timers", _timers, _set_timers, _timers_are_changed, certain=False),
-    Row("standard streams", _open_streams, None),
-    Row("file descriptors 0 to 2", _files, None, _files_are_changed),
-    Row("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
-    Row("priority", partial(os.getpriority, *OWN), partial(os.setpriority, *OWN), certain=False),
-    Row("directory", _directory, os.chdir, certain=False),
-    Row("signal mask", _mask, _set_mask),
-    Row("signal handlers", _dispositions, _set_dispositions, _dispositions_are_changed),
-    Row("umask", _umask, os.umask, _at_any_time),
-    Row("blocking mode of the descriptors", _blocking, _set_blocking),
-    Row("processors", partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)),
-    Row("environment", _environment, _set_environment, _environment_is_changed),
-    Row("streams", _shapes, _set_shapes, _shapes_are_changed),
-    Row("locale", partial(_setlocale, _locale.LC_ALL), partial(_setlocale, _locale.LC_ALL)),
-    Row("warning filters", _filters, _set_filters, _filters_are_changed),
-    Row("root logger", _root_logger, _set_root_logger, _root_logger_is_changed),
-    Row("module search path and arguments", _places, _set_places, _places_are_changed),
-    Row("hooks", _hooks, _set_hooks),
-    Row("garbage collection", _garbage, _set_garbage),
-    Row("limits of the interpreter", _bounds, _set_bounds),
-    Row("crash reports", _crash_reports, _set_crash_reports),
+    StateKind("timers", _timers, _set_timers, _timers_are_changed, certain=False),
+    StateKind("standard streams", _open_streams, None),
+    StateKind("file descriptors 0 to 2", _files, None, _files_are_changed),
+    StateKind("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
+    StateKind("priority", partial(os.getpriority, *OWN), partial(os.setpriority, *OWN), certain=False),
+    StateKind("directory", _directory, os.chdir, certain=False),
+    StateKind("signal mask", _mask, _set_mask),
+    StateKind("signal handlers", _dispositions, _set_dispositions, _dispositions_are_changed),
+    StateKind("umask", _umask, os.umask, _at_any_time),
+    StateKind("blocking mode of the descriptors", _blocking, _set_blocking),
+    StateKind("processors", partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)),
+    StateKind("environment", _environment, _set_environment, _environment_is_changed),
+    StateKind("streams", _shapes, _set_shapes, _shapes_are_changed),
+    StateKind("locale", partial(_setlocale, _locale.LC_ALL), partial(_setlocale, _locale.LC_ALL)),
+    StateKind("warning filters", _filters, _set_filters, _filters_are_changed),
+    StateKind("root logger", _root_logger, _set_root_logger, _root_logger_is_changed),
+    StateKind("module search path and arguments", _places, _set_places, _places_are_changed),
+    StateKind("hooks", _hooks, _set_hooks),
+    StateKind("garbage collection", _garbage, _set_garbage),
+    StateKind("limits of the interpreter", _bounds, _set_bounds),
+    StateKind("crash reports", _crash_reports, _set_crash_reports),
 )

@@ -37,7 +37,7 @@ def install(source: ToolSource, name: str, project: tuple[str, str]) -> None:
     if (module := sys.modules.get(MODULE)) is not None:
         entry.add_to(module)
     else:  # few tools start processes so, and to import it takes milliseconds
-        sys.meta_path.insert(0, _Finder(entry))
+        sys.meta_path.insert(0, _SpawnFinder(entry))
 
 
 class _Entry:
@@ -59,7 +59,7 @@ class _Entry:
         module.get_preparation_data = with_file
 
 
-class _Finder:
+class _SpawnFinder:
     """Adds the entry to `multiprocessing.spawn` when that is imported."""
 
     def __init__(self, entry: _Entry) -> None:

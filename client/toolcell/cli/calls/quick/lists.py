@@ -20,7 +20,7 @@ def show(plan: QuickPlan) -> int:
     """Run the command; return its exit code. Raises Unserved, and then nothing was printed."""
     address, token, _ = plan.addressed(operator=True)
 
-    def answer(method: str, table: wire.Table, request: bytes = b"") -> wire.Record:
+    def answer(method: str, table: wire.Table, request: bytes = b"") -> wire.WireMessage:
         return ask(address, token, f"{_OPERATOR}/{method}", request, table)
 
     if plan.command == "status":

@@ -15,7 +15,7 @@ READ_BYTES = 256 * 1024
 
 def ask(
     address: str, token: str, method: str, request: bytes, answer: wire.Table, seconds: float = ANSWER_SECONDS
-) -> wire.Record:
+) -> wire.WireMessage:
     """Return the answer. Raises Unserved, whatever goes wrong: the whole command asks again, and says it.
 
     Args:
