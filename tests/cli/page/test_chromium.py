@@ -450,6 +450,46 @@ def test_everything_is_reached_by_the_keyboard_alone(operating: Seat) -> None:
         tab.get_by_label("Result of the call").get_by_text("4", exact=True).wait_for()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_what_a_tool_asks_is_answered_by_the_keyboard_alone(operating: Seat, size: str, scheme: str) -> None:
+    with operating.tab("tool/inquire", size=size, scheme=scheme) as tab:
+        tab.get_by_role("form", name="Call inquire").wait_for()
+        question = tab.get_by_role("form", name="Question of inquire")
+
+        def asked(text: str) -> None:
+            question.get_by_text(text).wait_for()
+            fits(tab)
+            no_barrier(tab)
+            if PICTURES:
+                question.scroll_into_view_if_needed()
+                kind = text.partition(" ")[0].lower()
+                tab.screenshot(path=Path(PICTURES) / f"question-{kind}-{size}-{scheme}.png")
+
+        def press(title: str) -> None:
+            reach(tab, lambda name: name == title)
+            tab.keyboard.press("Enter")
+
+        press("Call")
+        asked(r"Delete <b>\u202eall?")
+        press("Allow")
+        asked("Which one?")
+        reach(tab, lambda name: name.startswith("red"))
+        tab.keyboard.press("ArrowDown")
+        press("Answer")
+        asked("Your name?")
+        reach(tab, lambda name: name == "Answer")
+        tab.keyboard.press("Shift+Tab")
+        tab.keyboard.press("Control+a")
+        tab.keyboard.type("Ada")
+        tab.keyboard.press("Tab")
+        tab.keyboard.press("Enter")
+        asked("Sure?")
+        press("Yes")
+        tab.get_by_label("Result of the call").get_by_text("blue Ada True").wait_for()
+        assert question.count() == 0
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_hostile_texts_are_shown_and_nothing_else(
     operating: Seat, page_daemon: RunningDaemon, size: str
