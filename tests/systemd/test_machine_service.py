@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ pytestmark = [
     ),
 ]
 SECONDS_MAX: Final = 90
+# The daemon gives a sign of life three times in it, so a busy machine may hold it up for seconds.
+WATCHDOG_SECONDS: Final = 8
 UNITS: Final = Path("/etc/systemd/system")
 TOOL: Final = '''
 import os, pathlib, signal, sys
@@ -159,6 +162,37 @@ def test_the_service_of_a_user_serves_without_a_login_and_after_its_daemon_was_k
     root("systemctl", "reload", unit)
     said = json.loads(service("status", "--user", "ada", "--json").stdout)
     assert (said["active"], said["restarts"]) == (True, 1)
+
+
+def test_the_services_of_root_are_started_again_when_their_daemons_hang(ada: Person) -> None:
+    assert "\nWatchdogSec=" in (ROOT / "systemd" / "toolcelld.service").read_text(), "it is made shorter here"
+    root("useradd", "--system", "--home-dir", "/var/lib/toolcell", "--shell", "/usr/sbin/nologin", "toolcell")
+    drop_ins = [UNITS / "toolcelld@.service.d", UNITS / "toolcelld.service.d"]
+    try:
+        for drop_in in drop_ins:
+            drop_in.mkdir()
+            (drop_in / "watchdog.conf").write_text(f"[Service]\nWatchdogSec={WATCHDOG_SECONDS}\n")
+        service("install", "--user", "ada")
+        service("install", "--system")
+        account = Person(
+            "toolcell", Path("/var/lib/toolcell"), {"TOOLCELL_SOCKET": "/run/toolcell/daemon.sock"}
+        )
+        people = {f"toolcelld@{ada.uid}.service": ada, "toolcelld.service": account}
+        hung = {unit: int(shown(unit, "MainPID")) for unit in people}
+        for pid in hung.values():
+            os.kill(pid, signal.SIGSTOP)
+        for unit, person in people.items():
+            wait_until("it is started again", lambda unit=unit: shown(unit, "NRestarts") == "1")
+            wait_until("it serves", lambda unit=unit: shown(unit, "ActiveState") == "active")
+            assert person.run("call", "t_who").stdout.split()[0] == str(person.uid)
+            assert int(shown(unit, "MainPID")) != hung[unit]
+            assert not os.path.exists(f"/proc/{hung[unit]}")
+    finally:
+        print(root("journalctl", "--no-pager", "--unit", "toolcelld.service", code=None).stdout)
+        service("uninstall", "--system", code=None)
+        root("userdel", "--force", "toolcell", code=None)
+        for drop_in in drop_ins:
+            shutil.rmtree(drop_in, ignore_errors=True)
 
 
 def test_a_client_waits_for_the_service_that_root_runs_for_its_user(ada: Person) -> None:
