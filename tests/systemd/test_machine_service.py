@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,6 +66,10 @@ def service(*words: str, code: int | None = 0) -> subprocess.CompletedProcess[st
 
 def shown(unit: str, name: str) -> str:
     return root("systemctl", "show", unit, f"--property={name}", "--value").stdout.strip()
+
+
+def is_shown(unit: str, name: str, value: str) -> bool:
+    return shown(unit, name) == value
 
 
 def wait_until(what: str, condition: Callable[[], Any]) -> None:
@@ -182,8 +187,8 @@ def test_the_services_of_root_are_started_again_when_their_daemons_hang(ada: Per
         for pid in hung.values():
             os.kill(pid, signal.SIGSTOP)
         for unit, person in people.items():
-            wait_until("it is started again", lambda unit=unit: shown(unit, "NRestarts") == "1")
-            wait_until("it serves", lambda unit=unit: shown(unit, "ActiveState") == "active")
+            wait_until("it is started again", partial(is_shown, unit, "NRestarts", "1"))
+            wait_until("it serves", partial(is_shown, unit, "ActiveState", "active"))
             assert person.run("call", "t_who").stdout.split()[0] == str(person.uid)
             assert int(shown(unit, "MainPID")) != hung[unit]
             assert not os.path.exists(f"/proc/{hung[unit]}")
