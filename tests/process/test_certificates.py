@@ -87,6 +87,7 @@ async def certificate_of(daemon: RunningDaemon, call_id: str) -> str:
     return noted
 
 
+@pytest.mark.sampled(one_in=2, rest="slow")
 @pytest.mark.parametrize(
     ("tool", "cause", "evidence", "setting"),
     [

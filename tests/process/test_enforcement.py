@@ -168,6 +168,7 @@ def test_a_link_below_what_root_lets_profiles_open_leads_nowhere(run: Run, tmp_p
         assert "refused: " in said or "symbolic links" in said, said
 
 
+@pytest.mark.sampled(one_in=2, rest="slow")
 @pytest.mark.parametrize("words", [(), ("--config", "/dev/null")])
 def test_a_daemon_does_not_start_while_others_can_write_roots_file(
     run: Run, tmp_path: Path, words: tuple[str, ...]

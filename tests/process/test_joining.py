@@ -82,6 +82,7 @@ async def test_a_code_makes_a_client_once(
     assert {stat.S_IMODE(path.stat().st_mode) for path in secrets} == {0o600}
 
 
+@pytest.mark.slow
 def test_the_code_of_another_machine_is_not_believed_here(inviting: RunningDaemon, tmp_path: Path) -> None:
     """Who sits between both may have the key of a code, by a code of its own; it does not have the authority."""
     address, code = shown(inviting)

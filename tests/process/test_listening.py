@@ -491,6 +491,7 @@ def directory() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.mark.sampled(one_in=2, rest="slow")
 @pytest.mark.parametrize("missing", ["key", "client_ca"])
 def test_a_daemon_does_not_start_without_all_that_mutual_tls_takes(directory: Path, missing: str) -> None:
     Authority().write(directory / "state")
@@ -500,6 +501,7 @@ def test_a_daemon_does_not_start_without_all_that_mutual_tls_takes(directory: Pa
     assert re.search(rf"^toolcelld: \[listen\]: listen\.{missing}: .*No such file", done.stderr, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_an_address_that_is_taken_is_refused_at_the_start(directory: Path) -> None:
     Authority().write(directory / "state")
     with socket.create_server(("127.0.0.1", 0)) as server:

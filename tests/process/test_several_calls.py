@@ -100,6 +100,7 @@ async def all_of(calls: list[Call]) -> list[Outcome]:
     return [await call for call in calls]
 
 
+@pytest.mark.slow
 async def test_of_forty_calls_the_thirty_that_are_not_aborted_are_right_and_the_process_goes(
     daemon: RunningDaemon,
 ) -> None:

@@ -105,6 +105,7 @@ def view(socket: str, **asked: Any) -> LiveView:
     return LiveView(socket, request, 0.2)
 
 
+@pytest.mark.sampled(one_in=2, rest="slow")
 @pytest.mark.parametrize("size", SIZES)
 async def test_each_list_is_shown_and_a_call_is_looked_into_and_aborted(
     daemon: RunningDaemon, size: tuple[int, int]
@@ -231,6 +232,7 @@ async def test_rows_are_sorted_filtered_and_held(daemon: RunningDaemon) -> None:
             await until(pilot, "0 run", without="c-t")
 
 
+@pytest.mark.slow
 async def test_the_view_says_that_the_daemon_is_away_and_comes_back_with_it(
     make_daemon: Callable[[], RunningDaemon],
 ) -> None:
@@ -354,6 +356,7 @@ async def strange_daemon(directory: Path) -> AsyncGenerator[str]:
         await server.stop(None)
 
 
+@pytest.mark.sampled(one_in=2, rest="slow")
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_hostile_text_neither_runs_nor_breaks_the_layout(
     make_daemon: Any, tmp_path: Path, size: tuple[int, int]

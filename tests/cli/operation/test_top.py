@@ -44,6 +44,7 @@ def test_one_table_is_printed_where_no_terminal_is(own_daemon: Project) -> None:
     assert "SIGABRT" in own_daemon.run("top", "--once", "--list", "deaths").out
 
 
+@pytest.mark.sampled(one_in=3, rest="slow")
 @pytest.mark.parametrize("name", ["calls", "workers", "sessions", "tools", "deaths"])
 def test_each_list_is_printed_as_json(daemon: Project, name: str) -> None:
     daemon.tool("t", TOOLS)
