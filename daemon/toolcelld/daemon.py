@@ -163,7 +163,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         # Tools, and the calls of them.
         catalogs = CatalogRegistry(
             lambda: self.config,
-            self._describe,
+            self.describe,
             store,
             is_trusted=lambda: self.services.ruleset.is_trusted,
             define=Definitions(pool, lambda: self.services.ruleset).changed,
@@ -340,7 +340,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     def _tell_preparing(self, path: str, text: str) -> None:
         self.sessions.prepare(path, text)
 
-    async def _describe(self, file: ToolFile) -> Description:
+    async def describe(self, file: ToolFile) -> Description:
+        """Run a file in a cell to see its tools; a fault of it is a broken description."""
         try:
             spec = await look(file.directory, self.services.ruleset.describing, file)
             description = await self.services.describer.describe(spec)
@@ -367,7 +368,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             if isinstance(file, Problem):
                 hook = Hook(name, section, None, problem=f"{file.path}: {file.message}")
             else:
-                hook = hook_of(name, section, file, await self._describe(file))
+                hook = hook_of(name, section, file, await self.describe(file))
             if hook.problem:
                 logger.warning(
                     "The hook %s cannot be used, and its tools are refused: %s", name, hook.problem

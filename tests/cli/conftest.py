@@ -267,10 +267,10 @@ def project() -> Iterator[Project]:
             made.run("stop", "-q")  # a call has started it
 
 
-def user_daemon(home: Path, through: Sequence[str] = ()) -> RunningDaemon:
+def user_daemon(home: Path, through: Sequence[str] = (), **variables: str) -> RunningDaemon:
     """The user's daemon, to be started by the command itself, or by a program that becomes the command."""
     words = ["toolcell.cli", "serve", "--state", str(home / "state"), "--idle-exit", "7200"]
-    environment = Project(home, home / "project").environment
+    environment = {**Project(home, home / "project").environment, **variables}
     return RunningDaemon(home, command=words, options=(), config="", environment=environment, through=through)
 
 

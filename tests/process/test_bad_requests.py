@@ -649,6 +649,10 @@ async def test_an_operators_bad_request_is_refused_and_names_its_field(daemon: R
             (operator.SetLogLevel, op.SetLogLevelRequest(level="info", seconds=math.nan), BAD, "seconds"),
             (operator.SetLogLevel, op.SetLogLevelRequest(level="info", seconds=math.inf), BAD, "seconds"),
             (operator.EnableTool, op.EnableToolRequest(tool="\0" * MIB), unknown, "tool"),
+            (operator.GetTrust, op.GetTrustRequest(directory=project, server="no"), BAD, "server"),
+            (operator.Trust, op.TrustRequest(directory=project, server="\x1b" * MIB), BAD, "server"),
+            (operator.TryServer, op.TryServerRequest(directory=project), BAD, "server"),
+            (operator.TryServer, op.TryServerRequest(directory="/a\0b", server="no"), BAD, "server"),
         ]
         for rpc, request, expected, field in table:
             assert seen(await refused(rpc, request, wire.person)) == (expected, field), str(request)[:80]

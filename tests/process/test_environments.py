@@ -251,17 +251,18 @@ def place() -> str:
 """
 
 
-def make_wheel(directory: Path, name: str, files: dict[str, str]) -> None:
-    """A package as uv installs it."""
+def make_wheel(directory: Path, name: str, files: dict[str, str], version: str = "1.0") -> None:
+    """A package as uv installs it; files of `.dist-info` are named by that directory alone."""
     directory.mkdir(exist_ok=True)
-    info = f"{name}-1.0.dist-info"
+    info = f"{name}-{version}.dist-info"
+    files = {path.replace(".dist-info/", f"{info}/", 1): text for path, text in files.items()}
     metadata = {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     everything = {**files, **metadata}
     record = "".join(f"{path},,\n" for path in (*everything, f"{info}/RECORD"))
-    with zipfile.ZipFile(directory / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+    with zipfile.ZipFile(directory / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
         for path, text in {**everything, f"{info}/RECORD": record}.items():
             wheel.writestr(path, text)
 

@@ -147,6 +147,10 @@ class CatalogRegistry:
             digest for digest, each in found.items() if any(tool.name == name for tool in each.tools)
         )
 
+    def keep(self, file: ToolFile, description: Description) -> None:
+        """Keep the description of a file that no directory has yet, so that it is not described again when one has."""
+        self._descriptions.replace(file, description)
+
     def relist(self, file: ToolFile, listed: Listed) -> None:
         """Take the tools that a running MCP server has now; sessions hear of it where they differ from those that are known."""
         self._relisting.take(file, listed)

@@ -19,7 +19,7 @@ from tomlkit.exceptions import TOMLKitError
 from toolcell import _paths
 from toolcelld.config.load import ConfigError, Mistake, load, shown
 
-__all__ = ["Change", "edit", "edit_all"]
+__all__ = ["Change", "edit", "edit_all", "replace_item"]
 
 PARTS_MAX: Final = 3  # no key of ours has more
 
@@ -65,6 +65,41 @@ def edit_all(path: str, changes: Sequence[Change], paths: Sequence[str]) -> None
             problem = f"is more than {held.why} allows"
             raise ConfigError(path, [Mistake(".".join(parts), shown(value), problem)])
     _write(real, after)
+
+
+def replace_item(
+    path: str, parts: Sequence[str], before: Sequence[str], after: Sequence[str], paths: Sequence[str]
+) -> None:
+    """Replace texts of a list by others, of which each stands in its place; all else of the file stays, byte for byte.
+
+    Args:
+        path: The file.
+        parts: Those of the key.
+        before: What the list has.
+        after: What it is to have, as many.
+        paths: All configuration files, that one among them, the later on top.
+
+    Raises:
+        ConfigError: The list has something else, or the configuration cannot be used with it; nothing has been written.
+    """
+    real = os.path.realpath(path)
+    document, wanted = _parsed(path, _text(real))
+    there: Any = document
+    plain: Any = wanted
+    key = ".".join(parts)
+    try:
+        for name in parts:
+            there, plain = there[name], plain[name]
+    except (KeyError, TypeError):
+        plain = None
+    if plain != list(before):
+        raise ConfigError(path, [Mistake(key, "", "is something else by now, or stands in another file")])
+    for at, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old != new:
+            there[at] = plain[at] = new
+    text = _kept(path, document, wanted, Mistake(key, "", "cannot be changed there; write it by hand"))
+    load(paths, instead={path: text.encode()})
+    _write(real, text)
 
 
 def _parts(path: str, key: str) -> list[str]:

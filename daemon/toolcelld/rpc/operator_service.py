@@ -45,6 +45,7 @@ from toolcelld.rpc.messages.encoding import (
     timestamp,
 )
 from toolcelld.rpc.preparation import prepare, remove_unused
+from toolcelld.rpc.server_update import server_section, try_server
 from toolcelld.rpc.steering import Context, Steering, encode_disabled, encode_quarantined
 from toolcelld.rpc.trust_request import AcceptRequest, TrustRequest, check_owners, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
@@ -301,6 +302,13 @@ class Operator(Steering):
             )
         raise AssertionError
 
+    async def TryServer(self, request: pb.TryServerRequest, context: Context) -> pb.TryServerResponse:
+        async with refusals(context):
+            server_section(self._daemon, request.server)
+            pin = await pin_of(self._services, request.directory)
+            return await try_server(self._daemon, pin.catalog, request.server, request.version)
+        raise AssertionError
+
     async def _explain_withheld(self, catalog: Catalog, name: str) -> pb.Explanation:
         why, _, remedy = catalog.withheld[name].partition("\n")
         tool = catalog.disabled[name]
@@ -325,11 +333,7 @@ class Operator(Steering):
         return pb.TrustResponse(trust=trust, ends_with_daemon=not self._services.store.durable)
 
     async def _accept_request(self, directory: str, name: str) -> AcceptRequest:
-        section = self._daemon.config.sources.get(name)
-        if section is None or not section.mcp:
-            servers = [name for name, other in self._daemon.config.sources.items() if other.mcp]
-            has = f"it has {', '.join(servers)}" if servers else "it has none"
-            raise BadRequest(f"the configuration has no MCP server {name[:64]}; {has}.", field="server")
+        server_section(self._daemon, name)
         pin = await pin_of(self._services, directory)
         return AcceptRequest(pin.catalog, name, self._services.ruleset)
 

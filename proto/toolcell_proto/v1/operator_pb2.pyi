@@ -2430,6 +2430,86 @@ class Explanation(_message.Message):
 Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
 
 @_typing.final
+class TryServerRequest(_message.Message):
+    """Asks what an MCP server would be with another version of its package."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    directory: _builtins.str
+    """The directory that it is tried for, absolute."""
+    server: _builtins.str
+    """The name of its source."""
+    version: _builtins.str
+    """The version, which begins with a digit."""
+    def __init__(
+        self,
+        *,
+        directory: _builtins.str = ...,
+        server: _builtins.str = ...,
+        version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "server", b"server", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TryServerRequest: _TypeAlias = TryServerRequest  # noqa: Y015
+
+@_typing.final
+class TryServerResponse(_message.Message):
+    """A server with another version."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEFORE_FIELD_NUMBER: _builtins.int
+    COMMAND_FIELD_NUMBER: _builtins.int
+    PACKAGES_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    digest: _builtins.str
+    """The digest for a TrustRequest that accepts these tools."""
+    problem: _builtins.str
+    """Why it did not start; empty where it did."""
+    @_builtins.property
+    def before(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its command as the configuration has it."""
+
+    @_builtins.property
+    def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its command with that version."""
+
+    @_builtins.property
+    def packages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it is made of, as packages with their versions."""
+
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolAsks]:
+        """Its tools: "granted" is as it was accepted, and "gone" is offered until now. `path`, `why` and what they get are empty."""
+
+    def __init__(
+        self,
+        *,
+        before: _abc.Iterable[_builtins.str] | None = ...,
+        command: _abc.Iterable[_builtins.str] | None = ...,
+        packages: _abc.Iterable[_builtins.str] | None = ...,
+        tools: _abc.Iterable[Global___ToolAsks] | None = ...,
+        digest: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "command", b"command", "digest", b"digest", "packages", b"packages", "problem", b"problem", "tools", b"tools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TryServerResponse: _TypeAlias = TryServerResponse  # noqa: Y015
+
+@_typing.final
 class PrepareRequest(_message.Message):
     """Requests that packages are installed, or removed."""
 

@@ -160,6 +160,11 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.PrepareRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.PrepareResponse.FromString,
                 _registered_method=True)
+        self.TryServer = channel.unary_unary(
+                '/toolcell.v1.Operator/TryServer',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.TryServerRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.TryServerResponse.FromString,
+                _registered_method=True)
         self.Doctor = channel.unary_unary(
                 '/toolcell.v1.Operator/Doctor',
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DoctorRequest.SerializeToString,
@@ -352,6 +357,13 @@ class OperatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TryServer(self, request, context):
+        """Installs another version of an MCP server of the user's own, and asks it for its tools in a cell. Changes nothing else.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Doctor(self, request, context):
         """Reports what this host can provide for a cell, layer by layer, and what is missing.
         """
@@ -486,6 +498,11 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.Prepare,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.PrepareRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.PrepareResponse.SerializeToString,
+            ),
+            'TryServer': grpc.unary_unary_rpc_method_handler(
+                    servicer.TryServer,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.TryServerRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.TryServerResponse.SerializeToString,
             ),
             'Doctor': grpc.unary_unary_rpc_method_handler(
                     servicer.Doctor,
@@ -1169,6 +1186,33 @@ class Operator(object):
             '/toolcell.v1.Operator/Prepare',
             toolcell__proto_dot_v1_dot_operator__pb2.PrepareRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.PrepareResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TryServer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/TryServer',
+            toolcell__proto_dot_v1_dot_operator__pb2.TryServerRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.TryServerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -80,6 +80,8 @@ class OperatorStub:
     """Says what a tool may reach, and which rule says so."""
     Prepare: _aio.UnaryStreamMultiCallable[_operator_pb2.PrepareRequest, _operator_pb2.PrepareResponse]
     """Installs the packages that the tools of a directory ask for; cancelling it ends what it has started."""
+    TryServer: _aio.UnaryUnaryMultiCallable[_operator_pb2.TryServerRequest, _operator_pb2.TryServerResponse]
+    """Installs another version of an MCP server of the user's own, and asks it for its tools in a cell. Changes nothing else."""
     Doctor: _aio.UnaryUnaryMultiCallable[_operator_pb2.DoctorRequest, _operator_pb2.DoctorResponse]
     """Reports what this host can provide for a cell, layer by layer, and what is missing."""
 
@@ -297,6 +299,14 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_operator_pb2.PrepareRequest, _abc.AsyncIterator[_operator_pb2.PrepareResponse]],
     ) -> _abc.AsyncIterator[_operator_pb2.PrepareResponse]:
         """Installs the packages that the tools of a directory ask for; cancelling it ends what it has started."""
+
+    @_abc_1.abstractmethod
+    def TryServer(
+        self,
+        request: _operator_pb2.TryServerRequest,
+        context: _aio.ServicerContext[_operator_pb2.TryServerRequest, _abc.Awaitable[_operator_pb2.TryServerResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.TryServerResponse]:
+        """Installs another version of an MCP server of the user's own, and asks it for its tools in a cell. Changes nothing else."""
 
     @_abc_1.abstractmethod
     def Doctor(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolcelld.catalog.discovery.scan import scan
-from toolcelld.catalog.discovery.servers import CommandError, Launch, launch_of
+from toolcelld.catalog.discovery.servers import CommandError, Launch, launch_of, with_version
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.config.enforcement import hold
 from toolcelld.config.load import Config, ConfigError, load
@@ -96,6 +96,44 @@ def test_a_command_that_is_not_run_says_why(command: str, message: str) -> None:
     with pytest.raises(CommandError) as raised:
         launch_of(tuple(command.split()))
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "changed"),
+    [
+        ("uvx a==1 --b", "uvx a==2.0 --b"),
+        ("uvx a", "uvx a==2.0"),
+        ("uvx a@1", "uvx a==2.0"),
+        ("uvx --quiet a[x]>=1", "uvx --quiet a[x]==2.0"),
+        ("uvx --from a==1 run a", "uvx --from a==2.0 run a"),
+        ("uvx --from=a==1 run", "uvx --from=a==2.0 run"),
+        ("uvx --with mcp<2 a==1", "uvx --with mcp<2 a==2.0"),
+        ("uv tool run a==1", "uv tool run a==2.0"),
+        ("pipx run --spec a==1 b", "pipx run --spec a==2.0 b"),
+        ("env A=1 uvx a==1 a==1", "env A=1 uvx a==2.0 a==1"),
+        ("npx -y @a/b@1 --x", "npx -y @a/b@2.0 --x"),
+        ("npx @a/b", "npx @a/b@2.0"),
+        ("npx -p @a/b@1 run", "npx -p @a/b@2.0 run"),
+        ("npx --package=@a/b@1 run", "npx --package=@a/b@2.0 run"),
+        ("bunx b@^1 b", "bunx b@2.0 b"),
+    ],
+)
+def test_another_version_stands_in_the_place_of_the_one_before(command: str, changed: str) -> None:
+    assert with_version(tuple(command.split()), "2.0") == tuple(changed.split())
+
+
+@pytest.mark.parametrize("command", ["python -m server", "/opt/server", "node server.js", "uv run a==1"])
+def test_a_command_without_a_package_has_no_other_version(command: str) -> None:
+    with pytest.raises(CommandError, match="names no package"):
+        with_version(tuple(command.split()), "2.0")
+
+
+@pytest.mark.parametrize(
+    "version", ["", "latest", "2 --x", "2.0@https://evil.example", "2/../x", "^2", "2\n", "1" * 65]
+)
+def test_what_is_no_version_is_refused(version: str) -> None:
+    with pytest.raises(CommandError, match="write one as"):
+        with_version(("uvx", "a==1"), version)
 
 
 def file_of(project: Path, **section: Any) -> ToolFile:

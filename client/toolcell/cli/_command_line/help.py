@@ -85,6 +85,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "mcp install": ("toolcell mcp install claude", "toolcell mcp install vscode --project --write"),
     "mcp adopt": ("toolcell mcp adopt", "toolcell mcp adopt claude cursor --yes"),
     "mcp return": ("toolcell mcp return", "toolcell mcp return claude"),
+    "mcp update": ("toolcell mcp update git 2026.11.1",),
     "bridge": ("toolcell bridge",),
     "opencode": ("toolcell opencode install",),
     "opencode install": ("toolcell opencode install", "toolcell opencode install --project"),

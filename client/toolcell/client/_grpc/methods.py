@@ -77,4 +77,5 @@ class OperatorMethods:
     ListTrust: Final = _operator("ListTrust", op.ListTrustRequest, op.ListTrustResponse)
     Explain: Final = _operator("Explain", op.ExplainRequest, op.ExplainResponse)
     Prepare: Final = _operator("Prepare", op.PrepareRequest, op.PrepareResponse)
+    TryServer: Final = _operator("TryServer", op.TryServerRequest, op.TryServerResponse)
     Doctor: Final = _operator("Doctor", op.DoctorRequest, op.DoctorResponse)

@@ -7,6 +7,8 @@ nothing is written: the answer says which commands are not run, and what the con
     {"write": {"sources": {"git": {"mcp": [...]}}, "secrets": {"KEY": {"file": "/..."}}},
      "remove": {"sources": {"git": ["uvx", ...]}, "secrets": {"KEY": {"file": "/..."}}}}
 
+    {"update": {"name": "git", "before": ["uvx", "mcp-server-git==1"], "after": ["uvx", "mcp-server-git==2"]}}
+
 A source or a secret is removed only where it still is what is named; all others are told of in `kept`.
 """
 
@@ -19,7 +21,7 @@ from typing import Any
 
 from toolcell import _paths
 from toolcelld.catalog.discovery.servers import CommandError, launch_of
-from toolcelld.config.edit import Change, edit_all
+from toolcelld.config.edit import Change, edit_all, replace_item
 from toolcelld.config.load import BUILT_IN_SOURCES, Config, ConfigError, load
 
 
@@ -35,6 +37,8 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     changes = [*_written(asked.get("write", {})), *_removed(asked.get("remove", {}), config, kept)]
     if changes:
         edit_all(paths[-1], changes, paths)
+    if (update := asked.get("update")) is not None:
+        replace_item(paths[-1], ("source", update["name"], "mcp"), update["before"], update["after"], paths)
     return {
         "file": paths[-1],
         "reserved": [*BUILT_IN_SOURCES, *config.daemon.packs],

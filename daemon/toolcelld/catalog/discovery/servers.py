@@ -43,6 +43,7 @@ _NPM_PACKAGE: Final = re.compile(
     r"(?P<name>(?:@[a-z0-9~-][a-z0-9._~-]{0,100}/)?[a-z0-9~-][a-z0-9._~-]{0,200})(?:@(?P<version>[A-Za-z0-9.^~<>=*+-]{1,100}))?"
 )
 """A name with a version, and neither an address nor a path."""
+_VERSION: Final = re.compile(r"[0-9][A-Za-z0-9.+!_-]{0,63}")
 
 
 class CommandError(ValueError):
@@ -112,6 +113,51 @@ def launch_of(command: tuple[str, ...]) -> Launch:
         return Launch((*command[:start], *run), checked(packages))
     except RequirementsError as error:
         raise CommandError(f"has a fault in its packages: {error}") from error
+
+
+def with_version(command: tuple[str, ...], version: str) -> tuple[str, ...]:
+    """Return the command of a server with another version of the package that has its program.
+
+    Args:
+        command: As the user wrote it.
+        version: The version, which begins with a digit.
+
+    Raises:
+        CommandError: It names no package whose version could be another, or what is given is no version.
+    """
+    if not _VERSION.fullmatch(version):
+        raise CommandError(f"cannot have the version {version[:60]!r}; write one as 1.2.3")
+    before = launch_of(command)
+    for at, word in enumerate(command):
+        if word.startswith("--with=") or command[at - 1] == "--with":
+            continue  # a package beside that with the program
+        option, equals, package = word.partition("=") if word.startswith("--") else ("", "", word)
+        for pattern, sign in ((_NPM_PACKAGE, "@"), (_PYTHON_PACKAGE, "==")):
+            if not (found := pattern.fullmatch(package)):
+                continue
+            extras = found["extras"] or "" if sign == "==" else ""
+            wanted = f"{found['name']}{extras}{sign}{version}"
+            changed = (*command[:at], f"{option}{equals}{wanted}", *command[at + 1 :])
+            try:
+                after = launch_of(changed)
+            except CommandError:
+                continue
+            if _differs_in_version(before, after, found["name"], wanted):
+                return changed
+    raise CommandError("names no package; change it in the configuration, where it is")
+
+
+def _differs_in_version(before: Launch, after: Launch, name: str, wanted: str) -> bool:
+    """Whether two launches start the same program of one package, and differ in its version alone."""
+    if (before.words, before.program, before.binary) != (after.words, after.program, after.binary):
+        return False
+    ours, others = (before.scripts, after.scripts) if before.scripts else (before.packages, after.packages)
+    if before.scripts and (ours[1:] != others[1:] or ours[0].rpartition("@")[0] != name):
+        return False
+    if wanted not in others or len(ours) != len(others):
+        return False
+    left = [package for package in ours if package not in others]
+    return all(re.match(rf"{re.escape(name)}(?![A-Za-z0-9._-])", package) for package in left)
 
 
 def placed(words: Sequence[str], project: str) -> tuple[str, ...]:

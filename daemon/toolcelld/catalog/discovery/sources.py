@@ -38,7 +38,7 @@ from toolcelld.flavours import (
 )
 
 __all__ = [
-    "BUILTIN", "PROJECT", "PROJECT_PLUGINS", "Source", "ToolFile", "fault_of_place", "fault_within", "project_above", "project_directory", "projects_above", "sources_of",
+    "BUILTIN", "PROJECT", "PROJECT_PLUGINS", "Source", "ToolFile", "fault_of_place", "fault_within", "project_above", "project_directory", "projects_above", "server_source", "sources_of",
 ]  # fmt: skip
 
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
@@ -208,13 +208,22 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         found += tuple(_shipped(projects[0]))
     found = tuple(part for one in found for part in (one, *_listed(config, one), *_packaged(config, one)))
     found += tuple(
-        _served(config, name, section, projects[0]) for name, section in config.sources.items() if section.mcp
+        server_source(config, name, section, projects[0])
+        for name, section in config.sources.items()
+        if section.mcp
     )
     return tuple(sorted(found, key=lambda one: _precedence(config, one.name)))
 
 
-def _served(config: Config, name: str, section: SourceSection, project: str) -> Source:
-    """Return the source of an MCP server; with a mistake in place of the server where it cannot be started."""
+def server_source(config: Config, name: str, section: SourceSection, project: str) -> Source:
+    """Return the source of an MCP server of the configuration; with a mistake where it cannot be started.
+
+    Args:
+        config: The configuration.
+        name: That of the source.
+        section: What it says.
+        project: The directory of the project that it is for.
+    """
     path = entry_path(config.files[-1] if config.files else CONFIG_FILE, name)
     place = "" if section.share == "user" else project
     return _with_server(Source(name, name, ()), path, name, section, place)

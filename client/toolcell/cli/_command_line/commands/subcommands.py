@@ -112,6 +112,16 @@ def give_back(context: CommandContext, hosts: Hosts = None, project: OfProject =
     """Give hosts back the servers that were adopted."""
 
 
+@verb(mcp_app, "operation.update.update")
+def update(
+    context: CommandContext,
+    server: Annotated[str, Argument(metavar="NAME", help="The name of its source.")],
+    version: Annotated[str, Argument(metavar="VERSION", help="The version of its package, as 1.2.3.")],
+    yes: Annotated[bool, Option("--yes", help="Do it without a question.")] = False,
+) -> None:
+    """Try another version of an MCP server in a cell, show what changes, and write it into the configuration."""
+
+
 opencode_app = group("Make the tools native tools of OpenCode, by a plugin.")
 
 

@@ -1,0 +1,102 @@
+"""`toolcell mcp update`: another version of an MCP server, shown before it is written into the configuration."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+
+from toolcell.cli._ui.connect import CommandContext, daemon
+from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.prose import print_prose
+from toolcell.cli._ui.streams import print_json
+from toolcell.cli._ui.terminal import LOADING, Terminal
+from toolcell.cli.operation.adopt.adopt import asked
+from toolcell.client._transport.operator import operate
+from toolcell_proto.v1 import operator_pb2 as op
+
+
+async def update(context: CommandContext, server: str, version: str, *, yes: bool) -> Exit:
+    """Show what another version of a server changes, ask, and write it into the configuration.
+
+    Args:
+        context: The options of all commands.
+        server: The name of its source.
+        version: The version of its package.
+        yes: Whether it is done without a question.
+    """
+    waiting = Terminal(quiet=context.quiet).waiting(LOADING)
+    async with waiting as line, daemon(context) as found, operate(found) as client:
+        request = op.TryServerRequest(directory=os.getcwd(), server=server, version=version)
+        tried = await client.ask(client.operator.TryServer, request)
+        line.end()
+        if not context.as_json:
+            print_prose("\n".join(_shown(tried, server)))
+        agreed = not tried.problem and (yes or await _agreed(context, server, version))
+        if agreed:
+            command = {"name": server, "before": [*tried.before], "after": [*tried.command]}
+            file = asked({"update": command})["file"]
+            await client.ask(client.operator.Reload, op.ReloadRequest())
+            accept = op.TrustRequest(directory=os.getcwd(), digest=tried.digest, server=server)
+            await client.ask(client.operator.Trust, accept)
+            if not context.as_json and not context.quiet:
+                print_prose(
+                    f"\n{clean(server)} is {clean(version)} from its next start on, in {clean(file)}."
+                )
+                back = shlex.join(tried.before)
+                print_prose(f"Its command was: {clean(back)}")
+    if context.as_json:
+        print_json(_said(tried, changed=agreed))
+    return Exit.FAILED if tried.problem else Exit.OK if agreed else Exit.REFUSED
+
+
+async def _agreed(context: CommandContext, server: str, version: str) -> bool:
+    """Whether the person at the terminal wants it; without a terminal it says how to have it done."""
+    terminal = Terminal()
+    if context.as_json:
+        return False
+    if not terminal.answers:
+        words = shlex.join(["toolcell", "mcp", "update", "--yes", server, version])
+        terminal.say(f"Nothing is changed without a question or --yes: {clean(words)}")
+        return False
+    if (await terminal.ask("Take it?", "[y/N]")).lower() in ("y", "yes"):
+        return True
+    terminal.say("Nothing was changed.")
+    return False
+
+
+def _shown(tried: op.TryServerResponse, server: str) -> Iterator[str]:
+    yield f"{clean(server)} starts: {clean(shlex.join(tried.before))}"
+    yield f"It would start: {clean(shlex.join(tried.command))}"
+    if tried.packages:
+        yield f"With the packages: {clean(', '.join(tried.packages))}"
+    if tried.problem:
+        first, *rest = tried.problem.splitlines()
+        yield f"It cannot be used: {clean(first)}"
+        yield from (f"  {clean(line)}" for line in rest)
+        yield "Nothing was changed."
+        return
+    by_state: dict[str, list[op.ToolAsks]] = {}
+    for tool in tried.tools:
+        by_state.setdefault(tool.state, []).append(tool)
+    for state, words in (("granted", "As before"), ("new", "New"), ("gone", "Gone")):
+        if names := [clean(tool.tool) for tool in by_state.get(state, ())]:
+            yield f"{words}: {', '.join(names)}"
+    for tool in by_state.get("changed", ()):
+        yield f"{clean(tool.tool)} describes itself in another way:"
+        yield from (f"    {clean(line)}" for line in tool.difference.splitlines())
+
+
+def _said(tried: op.TryServerResponse, *, changed: bool) -> dict[str, object]:
+    return {
+        "changed": changed,
+        "before": [*tried.before],
+        "command": [*tried.command],
+        "packages": [*tried.packages],
+        "problem": tried.problem or None,
+        "tools": [
+            {"tool": tool.tool, "state": tool.state, "difference": tool.difference or None}
+            for tool in tried.tools
+        ],
+    }
