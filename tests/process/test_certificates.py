@@ -170,17 +170,18 @@ async def test_a_kill_for_want_of_memory_has_the_record_of_the_kernel(
     daemon: RunningDaemon, small_group: Path
 ) -> None:
     daemon.tool("t", TOOLS)
-    mark = daemon.project / "go"
+    mark, pid = daemon.project / "go", 0
     async with daemon.connect() as session, daemon.operate() as operator:
         call = session.call("t_fills_later", {"mark": str(mark)}, call_id="c-kernel")
         async for _ in call:
             listed = await operator.ask(operator.operator.ListWorkers, op.ListWorkersRequest())
             if busy := [worker for worker in listed.workers if worker.call_id == "c-kernel"]:
-                (small_group / "cgroup.procs").write_text(str(busy[0].pid))
+                pid = busy[0].pid
+                (small_group / "cgroup.procs").write_text(str(pid))
                 mark.touch()
                 break
         assert (await call).cause == "SIGKILL"
         found = await certificate_of(daemon, "c-kernel")
     assert found.startswith("SIGKILL: a control group that its own is in was out of memory; ")
-    record = f"the kernel's log says 'Memory cgroup out of memory: Killed process {busy[0].pid}, which had "
+    record = f"the kernel's log says 'Memory cgroup out of memory: Killed process {pid}, which had "
     assert record in found
