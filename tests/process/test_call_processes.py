@@ -123,6 +123,7 @@ MOVES = """
 """
 
 
+@pytest.mark.sampled(one_in=4, rest="slow")
 @pytest.mark.parametrize("profile", ["baseline", "strict"])
 @pytest.mark.parametrize("isolation", ["worker", "call"])
 async def test_a_tool_moves_files_between_directories_of_its_project(
@@ -220,6 +221,7 @@ COUNTS = """
 """
 
 
+@pytest.mark.sampled(one_in=3, rest="slow")
 @pytest.mark.parametrize("unfit", UNFIT)
 async def test_a_file_that_cannot_be_forked_gets_a_cell_for_each_call(
     daemon: RunningDaemon, unfit: str

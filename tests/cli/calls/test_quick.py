@@ -474,6 +474,7 @@ def test_what_a_shell_could_evaluate_is_not_suggested() -> None:
     ]
 
 
+@pytest.mark.sampled(one_in=2, rest="slow")
 @pytest.mark.parametrize("words", [["status"], ["ps"]])
 def test_a_list_loads_no_large_library(here: Project, words: list[str]) -> None:
     done = run_anew(here, LOADED, words)
