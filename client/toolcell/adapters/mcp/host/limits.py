@@ -53,7 +53,8 @@ _HOSTS: Final[dict[str, _Host]] = {
     # 50,000 characters, then a file and 2 KB
     "claude": _Host({"output_bytes": 50_000 - HANDLE_BYTES_MAX - 600}, structured=False),
     "gemini": _LINKS,
-    "qwen": _LINKS,
+    # 25,000 characters or 1000 lines, then a file and a preview
+    "qwen": _Host({"output_bytes": 25_000 - HANDLE_BYTES_MAX - 1_000, "output_lines": 990}, links=True),
     # 8000 characters of the result as JSON; then the middle is left out
     "cline": _Host({"output_bytes": 8_000 - HANDLE_BYTES_MAX - 1_000}, structured=False),
     "continue": _LINKS,

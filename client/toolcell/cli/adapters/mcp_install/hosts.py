@@ -251,6 +251,7 @@ HOSTS: dict[str, McpHost] = {
         _joined,
         alone=True,
         project=(".continue/mcpServers/toolcell.json",),
+        remark="Its editors read this; its command, cn, reads config.yaml alone.",
     ),
     "vibe": McpHost(
         "Mistral Vibe",
