@@ -30,6 +30,7 @@ A_SUFFIX: Final = re.compile(rf"[*/]*(?:{PACKAGES})?(?:{SUFFIXES})")
 SUFFIX_TABLE: Final = "client/toolcell/_file_kinds.py"
 SUFFIXES_OF_OTHERS: Final = {
     "client/toolcell/adapters/opencode/entry.py": "the file of the plugin, which OpenCode loads",
+    "daemon/toolcelld/catalog/discovery/sources.py": "what interpreters and engines import, which is no tool file",
     "daemon/toolcelld/environments/builder.py": "the records of environments are JSON files of the daemon's own",
 }
 

@@ -43,9 +43,9 @@ __all__ = [
 
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
 BUILTIN = "builtin"
+"""The pack whose names are protected, so that it comes before all other sources."""
 CODE = (".py", ".pyc", ".so", ".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json", ".node")
 """Endings of what a tool file can import that lies beside it."""
-"""The pack whose names are protected, so that it comes before all other sources."""
 PRIORITIES = {PROJECT: 4, "user": 2}  # of the sources that are there without configuration; 1 for others
 
 
