@@ -55,6 +55,8 @@ class Row:
     disabled: bool = False
     about: str = ""
     """Lines to look at, where there is no call."""
+    pid: int = 0
+    """Of a worker, whose processes are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,7 @@ def _workers(answer: op.GetActivityResponse, now: datetime) -> list[Row]:
                     f"used       {format_seconds(row.usage.processor_seconds)} of processor time",
                 )
             ),
+            pid=worker.pid,
         )
         for row in answer.workers
         for worker in (row.worker,)

@@ -35,6 +35,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .rows import GAP, LISTS, NARROW, Row, figures, fit, laid_out, line, marks, rows_of, text_of
 from .screens import Keys, Look, Question
+from .tree import tree_of
 
 RATES_MAX: Final = 20
 """Looks whose rates are drawn."""
@@ -323,11 +324,15 @@ class LiveView(App[None]):
 
     @work
     async def _look_into(self, row: Row) -> None:
+        daemon = self._answer.status.pid
+
         async def read() -> str:
             if (client := self._client) is None:
                 return f"no answer since {self._away}"
             try:
-                return await _story(client, row) if row.call_id else row.about
+                told = await _story(client, row) if row.call_id else row.about
+                tree = await asyncio.to_thread(tree_of, row.pid, daemon) if row.pid else ""
+                return "\n\n".join(filter(None, (tree, told)))
             except (Refused, Unavailable) as error:
                 return f"{line(error.message)}\n\n{row.about}"
 
