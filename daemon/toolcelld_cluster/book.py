@@ -354,7 +354,7 @@ class Book:
 
     def _adopt(self, now: float, node: str, held: Held) -> None:
         """Take over a lease that a node reports; one that has moved since ends there by itself."""
-        if held.fence > self._fence + FENCES_AHEAD_MAX:
+        if held.fence > self._fence + FENCES_AHEAD_MAX or _SESSION.fullmatch(held.session) is None:
             return
         self._fence = max(self._fence, held.fence)
         known = self.leases.get(held.session)
@@ -362,6 +362,8 @@ class Book:
             return
         if known is not None:
             self._drop(known)
+        most_seconds = self.rules.ticket_seconds  # a node that is not ours any more may say anything
+        left_seconds = held.left_seconds if 0 <= held.left_seconds <= most_seconds else most_seconds
         lease = Lease(
             session=held.session,
             client=held.client,
@@ -370,10 +372,10 @@ class Book:
             root=held.root,
             begin=held.begin,
             fence=held.fence,
-            resources=held.resources,
+            resources={name: amount for name, amount in held.resources.items() if 0 < amount <= AMOUNT_MAX},
             labels={},
             opens_until=now,
-            expires_at=now + held.left_seconds,
+            expires_at=now + left_seconds,
         )
         self._add(lease)
 

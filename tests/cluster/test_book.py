@@ -218,6 +218,20 @@ def test_a_fence_that_no_cluster_of_ours_has_given_is_not_believed() -> None:
     assert resolve(made, START).fence < 1000
 
 
+@pytest.mark.parametrize("amount", [float("nan"), float("inf"), -5.0])
+def test_what_a_stolen_node_reports_gives_no_tenant_more_and_lasts_no_longer_than_a_ticket(
+    amount: float,
+) -> None:
+    made = book(resources={"gpu": 4.0})
+    lease = resolve(made, START, resources={"gpu": 1.0})
+    stolen = held(lease, amount)._replace(session="s-" + "f" * 24, fence=1, resources={"gpu": amount})
+    made.report(START, "n2", [stolen, stolen._replace(session="x" * 100)], takes=True)
+    assert made.leases.keys() == {lease.session, stolen.session}
+    assert refused(lambda: resolve(made, START, resources={"gpu": 1.0})).quota
+    made.silent(START + RULES.ticket_seconds + RULES.over_seconds, "n2")
+    assert stolen.session not in made.leases
+
+
 # An exclusive directory is never written under two fences
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -141,6 +142,7 @@ async def test_placement_is_asked_nothing_between_two_calls(placed: Cluster) -> 
         await where(session)
 
 
+@pytest.mark.slow
 async def test_placement_that_was_killed_knows_again_what_the_nodes_have(placed: Cluster) -> None:
     placed.join("bob")
     async with connect("cluster") as session:
@@ -175,13 +177,14 @@ async def test_a_session_moves_when_its_node_is_lost_and_no_call_runs_twice(plac
             assert session.id == first
         finally:
             os.kill(daemon.pid, signal.SIGCONT)
-        daemon.settle()
+        await asyncio.to_thread(daemon.settle)  # the loop goes on, as the lease is short
         size = mark.stat().st_size
         await where(session)
         assert mark.stat().st_size == size
     assert mark.read_text().count("begin") == 1
 
 
+@pytest.mark.slow
 async def test_idle_sessions_leave_a_node_that_drains_and_busy_ones_after_their_call(placed: Cluster) -> None:
     async with connect("cluster", directory="s:") as idle:
         node = Path(await where(idle)).parents[1].name
@@ -196,6 +199,23 @@ async def test_idle_sessions_leave_a_node_that_drains_and_busy_ones_after_their_
         assert (await asyncio.to_thread(drain, node, "--off")).returncode == 0
     placed.join("bob")
     assert "bob is no operator of this cluster" in drain(node).stderr
+
+
+@pytest.mark.slow
+async def test_a_session_outlives_its_ticket_and_its_call_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another ticket is got at half of the time, and the stream is taken up again with it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    with cluster({"n1": NODES["n1"]}, tenants=TENANTS, ticket=10.0) as placed:
+        placed.join("alice")
+        async with connect("cluster", directory="a:", linger=20) as session:
+            first = session.id
+            with anyio.fail_after(SECONDS_MAX):
+                outcome = await session.call("t_sleeps", {"seconds": 16})
+            assert outcome.kind is Kind.ok, outcome.message
+            assert session.id == first
+        placed.nodes["n1"].settle()
 
 
 # Credentials
@@ -310,6 +330,29 @@ def drain(node: str, *words: str) -> subprocess.CompletedProcess[str]:
     return command("cluster", "drain", node, *words)
 
 
+def answered(given: str, address: str) -> str:
+    """The second answer of `toolcell mcp` on a session of the cluster."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "toolcell.cli", "mcp"],
+        env={
+            "PATH": os.environ["PATH"],
+            "XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"],
+            "TOOLCELL_SOCKET": address,
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as host:
+        assert host.stdin is not None
+        assert host.stdout is not None
+        host.stdin.write(given)
+        host.stdin.flush()
+        answer = next(message for line in host.stdout if (message := json.loads(line)).get("id") == 2)
+        host.stdin.close()
+    text: str = answer["result"]["content"][0]["text"]
+    return text
+
+
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "toolcell.cli", *words],
@@ -322,7 +365,8 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_code_makes_a_member_and_commands_work_placed(
+@pytest.mark.slow
+def test_a_code_makes_a_member_and_no_more(
     placed: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     placed.stop()
@@ -344,5 +388,21 @@ def test_a_code_makes_a_member_and_commands_work_placed(
     assert "2 ready" in command("cluster", "status").stdout
     called = command("call", "t_where", "--quiet", "--socket", "cluster:s:docs?zone=eu")
     assert called.stdout.strip() == str(placed.nodes["n1"].project / "s/docs"), called.stderr
+
+
+@pytest.mark.slow
+def test_the_commands_for_tools_work_placed(placed: Cluster) -> None:
+    greeting = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
+    asked: list[dict[str, object]] = [
+        {"id": 1, "method": "initialize", "params": greeting},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "t_where", "arguments": {}}},
+    ]
+    given = "".join(f"{json.dumps({'jsonrpc': '2.0', **each})}\n" for each in asked)
+    assert str(placed.nodes["n2"].project / "s/docs") in answered(given, "cluster:s:docs?zone=us")
     called = command("call", "t_where", "--quiet", "--socket", "cluster:s:?zone=eu&gpu=1")
     assert "n1 has 0 of gpu free" in called.stderr
