@@ -47,7 +47,7 @@ R = TypeVar("R", bound=Message)
 STATUS: Final = operator_pb2.GetStatusResponse
 RESTARTED: Final = operator_pb2.RestartWorkersResponse
 
-START_SECONDS_MAX = 45
+START_SECONDS_MAX = 90
 """Half a second here; other tests may have the processors."""
 SETTLE_SECONDS_MAX = 30.0
 """For what ends on its own after the last event: a warm worker that retires, a zygote that is replaced after a pause."""
