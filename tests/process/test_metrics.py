@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from tests.daemons import RunningDaemon
 from tests.ports import port_to_bind
+from tests.process.test_mcp_servers import PLAIN, entry, text_of
 
 from toolcell.client import Kind
 from toolcell_proto.v1 import operator_pb2 as op
@@ -120,6 +122,21 @@ async def test_calls_deaths_and_the_state_are_counted(metrics: tuple[RunningDaem
     assert found["toolcell_workers", frozenset({"idle"})] <= 1
     assert found["process_open_fds", frozenset()] > 3
     assert found["toolcell_workers_resident_memory_bytes", frozenset()] >= 0
+
+
+@pytest.mark.slow
+async def test_servers_have_figures_of_their_own(metrics: tuple[RunningDaemon, Metrics]) -> None:
+    daemon, server = metrics
+    shutil.copy(PLAIN, daemon.project / "plain.py")
+    daemon.config.write_text(daemon.config.read_text() + entry(options="concurrency = 7"))
+    daemon.reload()
+    async with daemon.connect() as session:
+        await text_of(session, "plain_pid")
+        found = server.samples()
+    name = frozenset({"plain"})
+    assert found["toolcell_mcp_server_processes", name] == 1
+    assert found["toolcell_mcp_server_places", name] == 7
+    assert found["toolcell_mcp_server_calls", name] == 0
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import asyncio
 import platform
 import sys
 from collections import Counter as Counts
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,12 +23,21 @@ from prometheus_client.registry import Collector
 
 import toolcelld
 from toolcelld.calls.outcomes.history import CallSummary
+from toolcelld.catalog.discovery.sources import PROJECT
 from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.daemon import Daemon
 from toolcelld.lifecycle import CallState, WorkerState
+from toolcelld.pool.shared_worker import SharedWorker
 
 OTHER: Final = "other"
 TOOLS_MAX: Final = 200
+SERVERS_MAX: Final = 50
+"""MCP servers of the configuration with a name of their own; those of projects have one for all."""
+OF_SERVERS: Final = (
+    ("toolcell_mcp_server_processes", "Processes of an MCP server."),
+    ("toolcell_mcp_server_places", "Calls that the processes of an MCP server take at once."),
+    ("toolcell_mcp_server_calls", "Calls that the processes of an MCP server have."),
+)
 CAUSES_MAX: Final = 50
 """Causes of death with a name of their own: signals, limits, and exit codes, which a tool can choose."""
 CAUSES: Final = (
@@ -67,6 +76,9 @@ class _State:
     calls: Counts[CallState]
     workers: Counts[WorkerState]
     pids: tuple[int, ...]
+    servers: Mapping[
+        str, tuple[int, int, int]
+    ]  # by name: processes of an MCP server, their places, and the calls in them
     gauges: tuple[tuple[str, str, float], ...]  # name, description, value
 
 
@@ -81,6 +93,7 @@ class Figures(Collector):
         # Of calls and of processor time, by tool and outcome: to find them takes as long as all else for a call.
         self._counters: dict[tuple[str, str], tuple[Counter, Counter]] = {}
         self._causes: set[str] = {*CAUSES}
+        self._servers: set[str] = {PROJECT}
         registry = self._registry = CollectorRegistry()
         self._calls = Counter(
             "toolcell_calls",
@@ -185,6 +198,7 @@ class Figures(Collector):
             Counts(call.state for call in daemon.sessions.calls()),
             Counts(worker.state for worker in workers),
             tuple(worker.pid for worker in workers),
+            self._places(worker for worker in workers if isinstance(worker, SharedWorker)),
             (
                 ("toolcell_sessions", "Open sessions.", len(daemon.sessions.all)),
                 (
@@ -209,6 +223,15 @@ class Figures(Collector):
             ),
         )
 
+    def _places(self, workers: Iterable[SharedWorker]) -> Mapping[str, tuple[int, int, int]]:
+        """Return what the servers of the configuration have and use, each by its name; those of projects are one."""
+        found: dict[str, tuple[int, int, int]] = {}
+        for worker in workers:
+            server = _bounded(self._servers, worker.spec.file.source, SERVERS_MAX)
+            processes, places, used = found.get(server, (0, 0, 0))
+            found[server] = processes + 1, places + worker.places, used + len(worker.calling)
+        return found
+
     def collect(self) -> Iterator[Metric]:
         """Return the metrics of the last look at the daemon; called by the library, in a thread."""
         build = GaugeMetricFamily(
@@ -231,6 +254,11 @@ class Figures(Collector):
             if worker_state is not WorkerState.DEAD:
                 workers.add_metric([worker_state], state.workers[worker_state])
         yield workers
+        for index, (name, text) in enumerate(OF_SERVERS):
+            family = GaugeMetricFamily(name, text, labels=["server"])
+            for server, figures in state.servers.items():
+                family.add_metric([server], figures[index])
+            yield family
         for name, text, value in state.gauges:
             yield GaugeMetricFamily(name, text, value=value)
         yield GaugeMetricFamily(

@@ -57,6 +57,15 @@ PANELS: Final = (
     Panel("Open calls", "short", (("toolcell_calls_open", "{{state}}"),)),
     Panel("Workers", "short", (("toolcell_workers", "{{state}}"), ("toolcell_cells_ready", "prepared"))),
     Panel(
+        "MCP servers",
+        "short",
+        (
+            ("toolcell_mcp_server_calls", "calls of {{server}}"),
+            ("toolcell_mcp_server_processes", "processes of {{server}}"),
+            ("toolcell_mcp_server_places", "places of {{server}}"),
+        ),
+    ),
+    Panel(
         "Deaths and quarantines",
         "short",
         (
