@@ -159,7 +159,8 @@ def kinds() -> Iterator[RunningDaemon]:
         with kept(daemon):
             daemon.start()
             roomy = ROOMY.format(directory=daemon.directory)
-            engined = ENGINED.format(project=daemon.project)
-            daemon.config.write_text(f'{roomy}\n[daemon]\npacks = ["squad"]\n{engined}')
+            engined = ENGINED.format(project=daemon.project, python=sys.executable)
+            daemon.config.write_text(f'{roomy}\n[daemon]\npacks = ["squad"]\nload_timeout = "60s"\n{engined}')
             daemon.reload()
+            daemon.until_described({"served"})
             yield daemon

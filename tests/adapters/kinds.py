@@ -121,6 +121,48 @@ async def foreign_wait() -> str:
     return "over"
 """
 
+SERVED = """
+import asyncio
+from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
+
+server = MCPServer("served", log_level="ERROR")
+
+class Name(BaseModel):
+    name: str
+
+@server.tool()
+def say(text: str) -> str:
+    '''Say it again.'''
+    return text
+
+@server.tool()
+def lines(count: int) -> str:
+    '''Many lines.'''
+    return "\\n".join(map(str, range(count)))
+
+@server.tool()
+async def steps(context: Context) -> str:
+    '''Tell of a step.'''
+    await context.report_progress(2, 3, "a step of a server")
+    return "stepped"
+
+@server.tool()
+async def asks(context: Context) -> str:
+    '''Ask the person.'''
+    said = await context.elicit("Who?", Name)
+    return f"{said.action} {said.data.name}"
+
+@server.tool()
+async def wait(context: Context) -> str:
+    '''Wait.'''
+    await asyncio.sleep(600)
+    return "over"
+
+server.run()
+"""
+"""An MCP server, as the configuration has one that was adopted."""
+
 SCRIPTED = """
 import { setTimeout as pause } from "node:timers/promises"
 import { tool } from "@opencode-ai/plugin"
@@ -202,6 +244,7 @@ KINDS: Final = (
     Kind("made", ".toolcell/tools/factory.py", FACTORY),
     Kind("flavoured", ".opencode/tool/flavoured.py", FLAVOURED),
     Kind("foreign", ".toolcell/tools/server.py", FOREIGN),
+    Kind("served", "served.py", SERVED),
     Kind("bunned", ".toolcell/tools/bunned.ts", SCRIPTED),
     Kind("noded", "noded/noded.ts", SCRIPTED),
 )
@@ -211,8 +254,12 @@ runtime = "bun"
 [source.noded]
 runtime = "node"
 directory = "{project}/noded"
+[source.served]
+mcp = ["{python}", "-I", "${{project}}/served.py"]
 """
-"""The lines of the configuration by which each engine has a file, for a daemon that has both on its PATH."""
+"""The lines of the configuration by which each engine has a file, for a daemon that has both on its PATH, and a server."""
+STEP: Final = "a step of a server"
+"""The progress that `served_steps` tells of."""
 CONTEXTS: Final = tuple(f"{name}_told" for name in ("decorated", "bunned", "noded"))
 """The tools that return their context, as an object or as JSON; with the call's own id."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
-from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, aborted, assert_told
+from mcp import types
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, STEP, aborted, assert_told
 from tests.adapters.test_mcp_bridge import host, text
 from tests.daemons import RunningDaemon
 
@@ -36,3 +38,24 @@ async def test_tools_in_typescript_are_told_the_same_of_their_call_as_those_in_p
 ) -> None:
     async with host(kinds, "2026-07-28", seconds_max=100) as client:
         assert_told(kinds, [text(await client.call_tool(tool)) for tool in CONTEXTS], agent="main")
+
+
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_an_mcp_server_tells_its_progress_and_asks_the_person_of_the_host(
+    kinds: RunningDaemon, era: str
+) -> None:
+    asked: list[str] = []
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def person(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def step(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    async with host(kinds, era, seconds_max=100, elicitation_callback=person) as client:
+        assert text(await client.call_tool("served_steps", progress_callback=step)) == "stepped"
+        assert told == [(2, 3, STEP)]
+        assert text(await client.call_tool("served_asks")) == "accept Ada"
+        assert asked == ["served_asks: Who?"]

@@ -24,7 +24,7 @@ import pytest
 from tests.conftest import descendants
 from tests.daemons import ROOMY, RunningDaemon, running_daemon
 from tests.process.kills.stage import gone
-from tests.process.test_mcp_servers import no_other_sleep, processes, text_of, until, workers
+from tests.process.test_mcp_servers import SECONDS_MAX, no_other_sleep, processes, text_of, until, workers
 from tests.process.test_several_calls import CROWD, Place
 
 from toolcell.client import Session
@@ -147,7 +147,7 @@ async def host_of(daemon: RunningDaemon, seconds: str) -> AsyncGenerator[list[in
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(2 * SECONDS_MAX):  # a bridge starts, and a session waits for descriptions
             bridge = int(await process.stdout.readline())
         yield [process.pid, bridge]
     finally:

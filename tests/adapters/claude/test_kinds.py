@@ -7,15 +7,25 @@ import asyncio
 import pytest
 from tests.adapters.claude.conftest import Start
 from tests.adapters.claude.test_claude import result, texts, use
-from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, aborted, assert_told
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, STEP, aborted, assert_told
 from tests.adapters.script import Turn
 from tests.daemons import RunningDaemon
+
+from toolcell.adapters.base import Origin
+from toolcell.client import Event, Progress
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 async def test_tools_of_every_kind_are_called_cut_and_aborted(kinds: RunningDaemon, start: Start) -> None:
-    async with start(kinds) as claude:
+    heard: list[Event] = []
+
+    async def on_event(_: Origin, event: Event) -> None:
+        heard.append(event)
+
+    async with start(kinds, on_event=on_event) as claude:
+        assert texts(await result(claude, use("served_steps"))) == ["stepped"]
+        assert Progress(2, 3, STEP) in heard
         for kind in KINDS:
             assert texts(await result(claude, use(kind.say, text=f"ü {kind.name}"))) == [f"ü {kind.name}"]
             long = texts(await result(claude, use(kind.lines, count=LINES)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from copilot.session_events import SessionEvent, SessionInfoData
 from tests.adapters.copilot.conftest import Start
-from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, aborted, assert_told
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, STEP, aborted, assert_told
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
@@ -14,7 +15,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 async def test_tools_of_every_kind_are_called_cut_and_aborted(kinds: RunningDaemon, start: Start) -> None:
-    async with start(kinds) as copilot:
+    events: list[SessionEvent] = []
+    async with start(kinds, on_event=events.append) as copilot:
+        assert await copilot.use(Use("served_steps")) == ["stepped"]
+        lines = [event.data.message for event in events if isinstance(event.data, SessionInfoData)]
+        assert f"served_steps: 2/3 {STEP}" in lines
         said = await copilot.use(*(Use(kind.say, {"text": f"ü {kind.name}"}) for kind in KINDS))
         assert said == [f"ü {kind.name}" for kind in KINDS]
         for long in await copilot.use(*(Use(kind.lines, {"count": LINES}) for kind in KINDS)):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, aborted, assert_told
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, STEP, aborted, assert_told
 from tests.adapters.openai import Model
 from tests.adapters.opencode.serve import OpenCode, serving
 from tests.adapters.script import Use
@@ -39,6 +39,10 @@ async def test_tools_of_every_kind_are_called_cut_and_aborted(
         assert said == [f"ü {kind.name}" for kind in KINDS]
         for long in await stay.use(*(Use(kind.lines, {"count": LINES}) for kind in KINDS)):
             assert CUT in long
+        steps = Use("served_steps")
+        assert await stay.use(steps) == ["stepped"]
+        told = (await stay.part(steps))["state"]["metadata"]["progress"]
+        assert told == {"done": 2, "total": 3, "message": STEP}
     for kind in KINDS:
         async with opencode.stay() as stay:
             stay.opencode.model.script.uses(Use(kind.wait))
