@@ -19,7 +19,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cli.conftest import Project
+from tests.cli.conftest import Project, fits
 
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Failure
@@ -421,17 +421,26 @@ def test_files_of_a_project_are_left_alone_unless_they_are_meant(home: Path) -> 
 
 
 def test_rules_of_claude_are_named_with_what_they_have_to_say(home: Path) -> None:
-    put(home, "claude", json.dumps({"mcpServers": {"git": {"command": "git-server"}}}))
+    git = {"command": "git-server", "env": {"LEVEL": "info"}}
+    put(home, "claude", json.dumps({"mcpServers": {"git": git, "far": {"url": "https://a.example"}}}))
     (home / ".claude").mkdir()
     rules = ["mcp__git", "mcp__git__git_status", "mcp__git__log*", "mcp__gitlab__x", "Bash"]
     (home / ".claude/settings.json").write_text(json.dumps({"permissions": {"allow": rules}}))
     done = run(home, "adopt", "--json")
-    (file,) = json.loads(done.stdout)["files"]
+    said = json.loads(done.stdout)
+    fits(said, "mcp adopt")
+    (file,) = said["files"]
     assert file["rules"] == {
         "mcp__git": "mcp__toolcell__git_*",
         "mcp__git__git_status": "mcp__toolcell__git_status",
         "mcp__git__log*": "mcp__toolcell__git_log*",
     }
+
+
+def test_what_install_prints_for_programs_fits_its_schema(project: Project) -> None:
+    shown = project.run("mcp", "install", "cursor", "--json").json("mcp install")
+    assert "toolcell" in shown["configuration"]["mcpServers"]
+    assert project.run("mcp", "install", "cursor", "--write", "--json").json("mcp install")["changed"]
 
 
 # Entries
