@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 from toolcell._authoring.discover import Problem
 from toolcell._results.content import File, Image, Link, ToolResult
 from toolcell._results.errors import InvalidArguments
-from toolcell._servers.connection import LISTS, Lists, RpcError
+from toolcell._servers.connection import LISTS, NO_METHOD, Lists, RpcError
 from toolcell._servers.result import decoded, part_of
 
 DOOR: Final = "-mcp"
@@ -57,6 +57,8 @@ def listed(lists: Lists, name: Name) -> tuple[list[dict[str, Any]], list[Problem
         if known.member not in KINDS or entries is None:
             continue
         if isinstance(entries, RpcError):
+            if entries.code == NO_METHOD:  # a server with resources need not have templates
+                continue
             problems.append(Problem("", f"the server lists no {known.member}: {entries}", 0, remark=True))
             continue
         found: dict[str, dict[str, Any]] = {}

@@ -42,7 +42,9 @@ def test_a_list_may_have_anything_and_what_has_an_address_is_offered() -> None:
 
 def test_a_long_list_is_cut_and_one_that_fails_is_none() -> None:
     many = [{"uri": f"a:{number}"} for number in range(1001)]
-    found, problems = listed(resources=many, resourceTemplates=RpcError(-32601, "no"))
+    found, problems = listed(
+        resources=many, resourceTemplates=RpcError(-32603, "no"), prompts=RpcError(-32601, "no such method")
+    )
     assert len(found) == 1000
     assert problems == [
         "the server has more resources than are listed; the first 1000 are",
