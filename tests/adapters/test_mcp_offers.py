@@ -92,7 +92,15 @@ def test_what_a_server_answers_is_under_no_address_of_another() -> None:
     assert (result.contents[1].blob, result.contents[1].mime_type) == ("/w==", "text/x")
 
 
-DETAILS: tuple[Any, ...] = (None, 5, [], {"contents": 5}, {"contents": [5]}, {"contents": [{}, {}]})
+NOTHING: dict[str, Any] = {}
+DETAILS: tuple[Any, ...] = (
+    None,
+    5,
+    [NOTHING],
+    {"contents": 5},
+    {"contents": [5]},
+    {"contents": [NOTHING] * 2},
+)
 
 
 @pytest.mark.parametrize("details", DETAILS)

@@ -26,7 +26,18 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 from toolcell._version import VERSION
 
 PROTOCOL: Final = "2025-06-18"
-"""The newest version of the protocol with `initialize`, which every server speaks."""
+"""The newest version of the protocol with `initialize`, which nearly every server speaks."""
+STATELESS: Final = "2026-07-28"
+"""The version without, in which every request says who asks: for servers that refuse the greeting."""
+META: Final = "io.modelcontextprotocol/"
+UNSUPPORTED: Final = -32022
+"""The error of a greeting of a server that speaks other versions."""
+CHANGES: Final = {
+    "tools": "toolsListChanged",
+    "resources": "resourcesListChanged",
+    "prompts": "promptsListChanged",
+}
+"""What has a list, and the name of a subscription to its changes."""
 MESSAGE_BYTES_MAX: Final = 32 * 2**20
 """Of one message: twice the longest result that the daemon takes, as base64 and escapes make it longer."""
 WAITING_BYTES_MAX: Final = 64 * 2**20
@@ -117,6 +128,7 @@ class Connection:
         self._command, self._directory, self._host = command, directory, host
         self._number = 0  # of the last request
         self.capabilities: Mapping[str, Any] = {}  # of the server, as it said when it was greeted last
+        self._envelope: Mapping[str, Any] = {}  # of every request; empty where there was a greeting
         # The mutable state of one process; `start` begins it anew.
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1  # of the process, as long as there is one
@@ -140,12 +152,30 @@ class Connection:
         for stream in (process.stdin, process.stdout):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
+        self._envelope = {}
         about = {"name": "toolcell", "version": VERSION}
-        capabilities: dict[str, Any] = {"roots": {}, "elicitation": {}, "sampling": {}}
-        greeting = {"protocolVersion": PROTOCOL, "capabilities": capabilities, "clientInfo": about}
-        said = self.request("initialize", greeting).get("capabilities")
-        self.capabilities = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-        self._send({"method": "notifications/initialized"})
+        able: dict[str, Any] = {"roots": {}, "elicitation": {}, "sampling": {}}
+        try:
+            said = self.request(
+                "initialize", {"protocolVersion": PROTOCOL, "capabilities": able, "clientInfo": about}
+            )
+        except RpcError as error:
+            if error.code != UNSUPPORTED:
+                raise
+            self._envelope = {
+                f"{META}protocolVersion": STATELESS,
+                f"{META}clientInfo": about,
+                f"{META}clientCapabilities": able,
+                f"{META}logLevel": "info",
+            }
+            said = self.request("server/discover", {})
+        else:
+            self._send({"method": "notifications/initialized"})
+        found = said.get("capabilities")
+        self.capabilities = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        if self._envelope:  # the answer to it comes when the server ends it, and is nothing to wait for
+            wanted = {change: True for each, change in CHANGES.items() if each in self.capabilities}
+            self.begin("subscriptions/listen", {"notifications": wanted})
 
     def refresh(self) -> bool:
         """Read what the server has said since the last request; return False if it has exited meanwhile."""
@@ -205,7 +235,7 @@ class Connection:
         """
         cancelled = {"requestId": number, "reason": reason}
         self._send({"method": "notifications/cancelled", "params": cancelled})
-        return self.begin("ping", {})
+        return self.begin("server/discover" if self._envelope else "ping", {})
 
     def forget(self, number: int) -> None:
         """Ignore the response to a request that comes from now on."""
@@ -271,8 +301,9 @@ class Connection:
     def begin(self, method: str, params: Mapping[str, Any], *, with_progress: bool = False) -> int:
         """Make a request, and return its number, which is that of its progress, too; see `request`."""
         number = self._number = self._number + 1
-        if with_progress:
-            params = {**params, "_meta": {"progressToken": number}}
+        if with_progress or self._envelope:
+            token = {"progressToken": number} if with_progress else {}
+            params = {**params, "_meta": {**self._envelope, **token}}
         self._open[number] = None
         self._send({"id": number, "method": method, "params": params})
         return number
@@ -445,6 +476,19 @@ class Listing:
     def give_up(self) -> None:
         """Ignore what comes from now on."""
         self._connection.forget(self._number)
+
+
+def asked_for(response: Mapping[str, Any]) -> tuple[Mapping[str, Any], object] | None:
+    """Return what a server without a greeting needs before it can answer, by its names, and what it wants to hear with it.
+
+    Since 2026-07-28 that is the result of a request, which is made once more with the answers. None for any other response.
+    """
+    result = response.get("result")
+    said = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+    requests = said.get("inputRequests")
+    if said.get("resultType") != "input_required" or not isinstance(requests, dict):
+        return None
+    return cast("dict[str, Any]", requests), said.get("requestState")
 
 
 def _answered(result: Mapping[str, Any] | RpcError) -> Mapping[str, Any]:

@@ -190,10 +190,14 @@ class Served:
         elif method in LIST_CHANGED:
             self.announced = True
 
+    def roots(self) -> Mapping[str, Any]:
+        """Return what the server is told of the project: the directory that it was started in."""
+        return {"roots": [{"uri": Path(self._directory).as_uri(), "name": self._directory}]}
+
     def on_request(self, number: object, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Answer a request of the server: with its directory, or by asking the host of a call."""
         if method == "roots/list":
-            return {"roots": [{"uri": Path(self._directory).as_uri(), "name": self._directory}]}
+            return self.roots()
         if self.host is None or method not in ASKED:
             raise RpcError(0, f"{method[:NAME_CHARACTERS_MAX]} is not offered")
         return self.host.on_request(number, method, params)

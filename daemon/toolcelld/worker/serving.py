@@ -16,10 +16,11 @@ import math
 import resource
 import select
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
-from toolcell import ToolError, ToolResult
+from toolcell import ToolError
 from toolcell._authoring.discover import Export
 from toolcell._results.errors import MISFIT, InvalidArguments
 from toolcell._results.exception_text import describe_exception
@@ -31,6 +32,7 @@ from toolcell._servers.connection import (
     RpcError,
     ServerBroken,
     ServerExited,
+    asked_for,
     result_of_response,
 )
 from toolcell._servers.load import LIST_CHANGED, Served, exit_as, exit_broken
@@ -68,6 +70,8 @@ LIST_SECONDS: Final = 0.5
 """Between two lists that a server announces; the daemon takes twice as many, so that its clock may run slower."""
 LISTING_SECONDS: Final = 10.0
 """For all pages of a list, as for its first one when it is started."""
+ROUNDS_MAX: Final = 16
+"""Of one call that a server answers with questions, as a person answers them."""
 SERVICE: Final = "mcp.input"
 AGAIN: Final = "the MCP server had ended since its last call; it is started again"
 NONE: Final = "no call is running, so there is no user to ask"
@@ -77,19 +81,27 @@ SEVERAL: Final = (
 )
 
 
-Read: TypeAlias = Callable[[Mapping[str, Any]], ToolResult]
-"""Makes a result of ours of what a request of the server returns."""
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What a server has asked for instead of an answer, as far as it is answered here, and what it wants to hear with it."""
+
+    answers: Mapping[str, Any]
+    names: Mapping[str, str]  # the server's names of the rest, by those that the host is told
+    state: object
 
 
 class _Call:
     """A call that the server has."""
 
-    __slots__ = ("cancelled", "ping", "read", "sequence", "tool", "until", "updates")
+    __slots__ = ("cancelled", "method", "params", "ping", "rounds", "sequence", "tool", "until", "updates")
 
-    def __init__(self, sequence: int, tool: Export, read: Read, updates: UpdateSender) -> None:
+    def __init__(
+        self, sequence: int, tool: Export, method: str, params: Mapping[str, Any], updates: UpdateSender
+    ) -> None:
         self.sequence = sequence
         self.tool = tool
-        self.read = read
+        self.method, self.params = method, params
+        self.rounds = 0  # in which the server has asked before it answers
         self.updates = updates
         self.cancelled = False
         self.ping = 0  # the ping after the cancellation, until it is answered
@@ -219,7 +231,7 @@ class Serving:
             exit_broken(self._connection, broken)
         except RpcError as error:  # of its greeting
             exit_broken(self._connection, ServerBroken(str(error)))
-        self._calls[number] = _Call(message.seq, tool, READERS.get(method, result_of), updates)
+        self._calls[number] = _Call(message.seq, tool, method, params, updates)
         self._entitle(f"{message.tool} {message.context['call_id']}")
 
     def _entitle(self, call: str) -> None:
@@ -315,7 +327,11 @@ class Serving:
                 call.ping = 0
                 call.until = time.monotonic() + CONFIRM_SECONDS
             if (response := connection.take(number)) is not None:
-                self._end(number, call, _report_of(call, response))
+                asked = None if call.cancelled else asked_for(response)
+                if asked is None:
+                    self._end(number, call, _report_of(call, response))
+                else:
+                    self._ask(number, call, *asked)
             elif call.until <= time.monotonic():
                 self._end(number, call, Report.from_text("aborted", ""))
 
@@ -326,7 +342,8 @@ class Serving:
         for ask, (asking, request) in list(self._asked.items()):
             if request == number:
                 del self._asked[ask]
-                self._connection.answer(asking, RpcError(0, "the call has ended"))
+                if not isinstance(asking, _Round):
+                    self._connection.answer(asking, RpcError(0, "the call has ended"))
         if report.result.misfit:
             text = f"{call.tool.name} {MISFIT}{report.result.misfit}"
             call.updates.tell("log", {"level": "warning", "text": text[:LINE_CHARACTERS_MAX]})
@@ -376,18 +393,73 @@ class Serving:
         self._asked[self._asks] = number, request
         self._channel.send_frames((frame,))
 
+    def _ask(self, number: int, call: _Call, requests: Mapping[str, Any], state: object) -> None:
+        """Have the host of a call answer what the server has asked for; it is that call's, however many there are."""
+        call.rounds += 1
+        of_roots = {name for name, each in requests.items() if _is_of_roots(each)}
+        left = {f"question-{index}": name for index, name in enumerate(requests.keys() - of_roots)}
+        round_ = _Round({name: self._served.roots() for name in of_roots}, left, state)
+        try:
+            if call.rounds > ROUNDS_MAX:
+                raise RpcError(0, f"the server has asked {ROUNDS_MAX} times before it would answer")
+            if not left:
+                self._go_on(number, round_, {})
+                return
+            self._asks += 1
+            asked = to_json({ours: requests[name] for ours, name in left.items()})
+            frame = encode(RequestMessage(seq=call.sequence, ask=self._asks, service=SERVICE), asked)
+        except (FrameError, RpcError, ToolError) as error:
+            self._end(
+                number,
+                call,
+                Report("tool_error", failure(ToolError(f"the server asks for too much: {error}"))),
+            )
+            return
+        self._asked[self._asks] = round_, number
+        self._channel.send_frames((frame,))
+
+    def _go_on(self, number: int, round_: _Round, given: object) -> None:
+        """Make a request once more, with the answers to what the server has asked for."""
+        call = self._calls[number]
+        if call.cancelled:
+            return  # it is reported when the server has answered the ping
+        if not isinstance(given, dict):  # a client may answer anything
+            self._end(
+                number,
+                call,
+                Report("tool_error", failure(ToolError(f"no answer: {str(given)[:LINE_CHARACTERS_MAX]}"))),
+            )
+            return
+        state = {} if round_.state is None else {"requestState": round_.state}
+        said = cast("dict[str, Any]", given)
+        answers = {theirs: said[ours] for ours, theirs in round_.names.items() if ours in said}
+        params = {**call.params, "inputResponses": {**answers, **round_.answers}, **state}
+        try:
+            again = self._connection.begin(call.method, params, with_progress=True)
+        except ServerBroken as broken:
+            exit_broken(self._connection, broken)
+        self._calls[again] = self._calls.pop(number)
+
     def _answer(self, message: AnswerMessage | ReplyMessage, payload: bytes) -> None:
-        asking, _ = self._asked.pop(message.ask, (None, 0))
+        asking, request = self._asked.pop(message.ask, (None, 0))
         if asking is None:
             return  # the call has ended
+        if isinstance(asking, _Round):
+            given = json.loads(payload) if payload else RpcError(0, message.message)
+            self._go_on(request, asking, given)
+            return
         found: Any = json.loads(payload)["asked"] if payload else RpcError(0, message.message)
         self._connection.answer(asking, found)
+
+
+def _is_of_roots(request: object) -> bool:
+    return isinstance(request, dict) and cast("dict[str, Any]", request).get("method") == "roots/list"
 
 
 def _report_of(call: _Call, response: Mapping[str, Any]) -> Report:
     """Return the report of a call that the server has answered; of one that was cancelled it says that."""
     try:
-        result = call.tool.normalise(call.read(result_of_response(response)))
+        result = call.tool.normalise(READERS.get(call.method, result_of)(result_of_response(response)))
     except RpcError as error:
         result = failure(ToolError(f"{error} (code {error.code})", details={"code": error.code}))
     except ToolError as error:

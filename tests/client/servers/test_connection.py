@@ -220,7 +220,7 @@ for _ in range(4):
     if asked["method"].startswith("tools"):
         say(id=asked["id"], result={"tools": [{"name": "t"}]})
     elif asked["method"] == "resources/list":
-        say(id=asked["id"], result={"resources": [{"uri": "a"}]})
+        say(id=asked["id"], result={"resources": [{"uri": "a"}] * 1001, "nextCursor": "and so on"})
     else:
         say(id=asked["id"], error={"code": -32601, "message": asked["method"]})
 """
@@ -229,7 +229,7 @@ for _ in range(4):
     with served(lines) as one:
         one.capabilities = {"resources": None, "prompts": {}}
         lists = one.lists()
-        assert lists["resources"] == [{"uri": "a"}]
+        assert lists["resources"] == [{"uri": "a"}] * 1001, "more than are used are not asked for"
         assert str(lists["resourceTemplates"]) == "resources/templates/list"
         assert str(lists["prompts"]) == "prompts/list"
 
@@ -315,3 +315,78 @@ def test_a_server_that_has_closed_its_input_is_sent_nothing_more() -> None:
         assert select.select([], [one.writing], [], 20)[1]
         one.exchange(readable=False, writable=True)
         assert one.waiting_bytes == 0
+
+
+STATELESS = """
+import json, os, signal, sys
+signal.alarm(30)
+def say(**message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+    sys.stdout.flush()
+def hear():
+    return json.loads(sys.stdin.readline())
+say(id=hear()["id"], error={"code": -32022, "message": "another version", "data": {"supported": ["2026-07-28"]}})
+"""
+
+
+@contextmanager
+def stateless(script: str) -> Generator[Connection]:
+    """A server that refuses a greeting and goes on with these lines, started; it is reaped at the end."""
+    one = Connection([sys.executable, "-I", "-c", STATELESS + script], "/", Recorder())
+    try:
+        one.start()
+        yield one
+    finally:
+        one.kill()
+
+
+def test_a_server_that_refuses_a_greeting_is_asked_without_one() -> None:
+    lines = """
+asked = [hear()]
+say(id=asked[0]["id"], result={"supportedVersions": ["2026-07-28"], "capabilities": {"prompts": {}}})
+asked += [hear(), hear(), hear()]
+say(id=asked[2]["id"], result={"asked": asked})
+say(id=hear()["id"], result={})
+hear()
+"""
+    with stateless(lines) as one:
+        assert one.capabilities == {"prompts": {}}
+        number = one.begin("a", {"b": 1}, with_progress=True)
+        ping = one.cancel(number, "enough")
+        asked = until_taken(one, number)["result"]["asked"]
+        assert until_taken(one, ping)["result"] == {}
+    assert [each["method"] for each in asked] == [
+        "server/discover", "subscriptions/listen", "a", "notifications/cancelled",
+    ]  # fmt: skip
+    assert asked[1]["params"]["notifications"] == {"promptsListChanged": True}
+    assert asked[2]["params"]["b"] == 1
+    meta = asked[2]["params"]["_meta"]
+    assert meta["progressToken"] == asked[2]["id"]
+    for each in asked[:3]:
+        assert each["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == connection.STATELESS
+
+
+def test_another_refusal_of_a_greeting_is_one() -> None:
+    lines = "say(id=hear()['id'], result={})\nhear()\nhear()\n"
+    one = Connection([sys.executable, "-I", "-c", STATELESS.replace("-32022", "5") + lines], "/", Recorder())
+    try:
+        with pytest.raises(RpcError, match="another version"):
+            one.start()
+    finally:
+        one.kill()
+
+
+ASKED: tuple[tuple[Any, Any], ...] = (
+    ({"resultType": "input_required", "inputRequests": {"a": 5}, "requestState": "s"}, ({"a": 5}, "s")),
+    ({"resultType": "input_required", "inputRequests": {}}, ({}, None)),
+    ({"resultType": "input_required", "inputRequests": [1]}, None),
+    ({"resultType": "complete", "inputRequests": {}}, None),
+    ("input_required", None),
+    (None, None),
+)
+
+
+@pytest.mark.parametrize(("result", "expected"), ASKED)
+def test_what_a_server_asks_for_before_it_answers(result: object, expected: object) -> None:
+    assert connection.asked_for({"result": result}) == expected
+    assert connection.asked_for({"error": result}) is None

@@ -259,7 +259,8 @@ def _check(outcome: Outcome, data: Mapping[str, Any] | None) -> None:
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:
-    return cast("dict[str, Any]", outcome.details) if isinstance(outcome.details, dict) else {}
+    details: object = outcome.details
+    return cast("dict[str, Any]", details) if isinstance(details, dict) else {}
 
 
 def _objects(details: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
