@@ -119,6 +119,7 @@ def accept(daemon: RunningDaemon, digest: str, server: str = "changing") -> None
     daemon.ask("Operator/Trust", request, op.TrustResponse)
 
 
+@pytest.mark.slow
 async def test_a_tool_that_changes_is_withheld_until_its_difference_is_accepted(
     daemon: RunningDaemon,
 ) -> None:
