@@ -31,6 +31,7 @@ NOT_TYPED: Final = {
     "pip": "Toolcell is installed",
     "pipx": "the same",
     "uv": "the same",
+    "make": "it is for a clone",
     "pytest": "the tests are those of the reader",
     "toolcell doctor": "its exit code is that of the host",
     "toolcell dev": "it watches until it is ended; tests/cli/authoring/test_dev.py types it",
