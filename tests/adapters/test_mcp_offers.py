@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -93,7 +94,7 @@ def test_what_a_server_answers_is_under_no_address_of_another() -> None:
 
 
 NOTHING: dict[str, Any] = {}
-DETAILS: tuple[Any, ...] = (
+DETAILS: Sequence[Any] = (
     None,
     5,
     [NOTHING],

@@ -233,7 +233,7 @@ async def installed_packages(_: asyncio.TaskGroup, __: Path, patch: pytest.Monke
 
 async def cell_of_a_description(_: asyncio.TaskGroup, __: Path, ___: pytest.MonkeyPatch) -> None:
     daemon = SimpleNamespace(services=SimpleNamespace(ruleset=SimpleNamespace(describing=fail)))
-    description = await Daemon._describe(cast("Daemon", daemon), FILE)  # pyright: ignore[reportPrivateUsage]  # what the catalog calls
+    description = await Daemon.describe(cast("Daemon", daemon), FILE)
     assert description.broken is not None
     assert "cannot be read" in description.broken.message
 

@@ -60,7 +60,9 @@ class FakePool(Pool):
     def _leave_queue(self, lease: Lease) -> None:
         self.leases -= 1
 
-    def give_back(self, worker: object, event: WorkerEvent, places: Places) -> None:
+    def give_back(
+        self, worker: object, event: WorkerEvent, places: Places, *, unconfirmed: bool = False
+    ) -> None:
         self.returned.append((worker, event))
         places.give()
 

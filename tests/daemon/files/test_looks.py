@@ -173,6 +173,6 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
 
     services = SimpleNamespace(ruleset=Ruleset(), describer=SimpleNamespace(describe=describe))
     file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
-    described = await Daemon._describe(cast("Daemon", SimpleNamespace(services=services)), file)  # pyright: ignore[reportPrivateUsage]
+    described = await Daemon.describe(cast("Daemon", SimpleNamespace(services=services)), file)
     assert described.broken is not None
     assert (described.broken.remedy, seen) == ("install it", ["look", "look"])

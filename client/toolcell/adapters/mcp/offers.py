@@ -259,7 +259,7 @@ def _check(outcome: Outcome, data: Mapping[str, Any] | None) -> None:
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:
-    details: object = outcome.details
+    details: object = cast("object", outcome.details)
     return cast("dict[str, Any]", details) if isinstance(details, dict) else {}
 
 
