@@ -55,9 +55,10 @@ MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
 """Bytes of a CallTool request with its arguments; messages of Attach are at most 64 KiB."""
 THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 """For work that blocks; as many as asyncio would start in time."""
-YOUNG_OBJECTS: Final = 20_000
-"""New objects after which the youngest are searched for cycles. With Python's own 700 a call that waits is searched several
-times, and a twentieth of the daemon's time goes there."""
+COLLECTED: Final = (20_000, 5, 5)
+"""New objects after which the youngest are searched for cycles; with Python's own 700 a call that waits is searched several
+times, and a twentieth of the daemon's time goes there. And how many of these searches make one of those that are older, and of
+these again one of all: what gRPC keeps of an RPC is in a cycle, and one of a long session is old when it ends."""
 LOGGER_OF_GRPC: Final = "grpc._cython.cygrpc"
 STREAMS_MAX: Final = 256
 """Of one connection; each session of our own clients has a connection of its own."""
@@ -172,7 +173,7 @@ async def _served(
         # What is alive now stays alive: a full collection, which stops every call, need not look at it.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS)
+        gc.set_threshold(*COLLECTED)
         daemon.fire(DaemonEvent.BOUND)
         manager.notify("READY=1", f"STATUS=Serving {daemon.socket}")
         manager.feed_watchdog()

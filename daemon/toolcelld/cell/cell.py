@@ -414,6 +414,7 @@ class Cell:
         self._fail_counts()
         self._leave_cgroup()  # where the cell failed to start
         self.channel.close()
+        self.receiver = Receiver()  # its owner holds the cell: a cycle, which only a collection would free
         if self._handover is not None:
             self._handover.close()
         for end in (getattr(self, "_life", None), getattr(self, "_abort", None)):

@@ -44,6 +44,10 @@ def refuse_descriptors(end: socket.socket) -> None:
         end.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
 
 
+def _ignore(_: object) -> None:
+    pass
+
+
 class WorkerChannel(asyncio.Protocol):
     """The connection to one worker: a socket for sending and a pipe for receiving, as a pipe carries no descriptors.
 
@@ -87,6 +91,7 @@ class WorkerChannel(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
+        self.on_frame = self._on_error = _ignore  # they lead to its owner
 
     def redact(self, redactor: Redactor) -> None:
         """Replace these secrets in every frame from now on."""

@@ -25,6 +25,10 @@ Source = Literal["stdout", "stderr"]
 SOURCES: Final[tuple[Source, ...]] = ("stdout", "stderr")
 
 
+def _ignore(_: Source, __: bytes) -> bool:
+    return False
+
+
 class StdioReader:
     """The reading ends of both pipes.
 
@@ -89,6 +93,7 @@ class StdioReader:
             self._loop.remove_reader(number)
             os.close(number)
         self._pipes.clear()
+        self._on_output = _ignore  # it leads to its owner
 
     def _on_readable(self, source: Source) -> None:
         number = self._pipes[source]

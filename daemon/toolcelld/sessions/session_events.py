@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
@@ -50,7 +51,7 @@ class SessionEvents:
     """The events of one session. None is delivered before `begin`."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session: Session = weakref.proxy(session)  # which has these, and is freed when it has ended
         self._waiting: deque[_Event] = deque()
         self._told: dict[str, CellSpec] = {}  # the files that got "start", by path
         self._task: asyncio.Task[None] | None = None

@@ -10,6 +10,7 @@ A tool that an edit takes away is looked for once more: some editors put a file 
 from __future__ import annotations
 
 import asyncio
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -46,7 +47,7 @@ class WaitingCalls:
     """
 
     def __init__(self, session: Session, pin: Pin, project: ProjectWatch, watch: Watch | None) -> None:
-        self._session = session
+        self._session: Session = weakref.proxy(session)  # which has these, and is freed when it has ended
         self._pin = pin
         self._project = project
         self._watch = watch

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,3 +51,23 @@ async def test_a_cell_without_descriptors_says_how_many_it_needs(monkeypatch: py
     zygote: Any = None  # it is not asked
     with pytest.raises(ZygoteFailed, match="it may have 64, and needs 128 or more"):
         await Cell.start(zygote, Receiver())
+
+
+class Owner(Receiver):
+    """Holds its cell, as a worker does."""
+
+    def __init__(self) -> None:
+        self.cell = Cell(self)
+
+
+async def test_an_ended_cell_is_freed_without_the_garbage_collector() -> None:
+    """It lives long enough to be among the old objects, which are rarely searched."""
+    owner = Owner()
+    kept = weakref.ref(owner), weakref.ref(owner.cell)
+    gc.disable()
+    try:
+        owner.cell._close()
+        del owner
+        assert [each() for each in kept] == [None, None]
+    finally:
+        gc.enable()

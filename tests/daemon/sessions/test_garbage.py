@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import weakref
 
 import pytest
 from tests.daemon.sessions.stage import STATES, Cell, Line, Stage, staged
@@ -66,3 +68,25 @@ async def test_an_ended_call_is_freed_at_once(tool: str, *, aborted: bool) -> No
         finally:
             gc.enable()
         assert found.keys() <= OF_WORKERS
+
+
+async def test_an_ended_session_is_freed_at_once() -> None:
+    async with staged() as stage:
+        line = stage.attach(answers=True, services=True)
+        await stage.settle()
+        (session,) = stage.sessions.all
+        ended = weakref.ref(session)
+        gc.collect()
+        gc.disable()
+        try:
+            session.close(Stop(Kind.ABORTED, "operator", "closed"))
+            await stage.settle()
+            line.break_off()
+            await asyncio.wait((line.rpc,))
+            del session, line
+            stage.lines.clear()
+            stage.seen.clear()
+            await stage.settle()
+            assert ended() is None
+        finally:
+            gc.enable()
