@@ -99,7 +99,8 @@ async def test_what_a_server_offers_is_listed_without_it_and_read_by_calls(daemo
         assert completed.details["values"] == ["x-ask", "\x1b[31m"]
 
         assert len(workers(daemon)) == 1, "tools, resources and prompts have one process"
-        calls = daemon.ask("Operator/ListCalls", op.ListCallsRequest(), op.ListCallsResponse).calls
+        own = op.ListCallsRequest(session_id=session.id)
+        calls = daemon.ask("Operator/ListCalls", own, op.ListCallsResponse).calls
         assert {call.tool for call in calls} == {DOOR}
 
         gate = daemon.project / "gate"
