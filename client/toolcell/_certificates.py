@@ -44,19 +44,19 @@ class WrongCode(ValueError):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Code:
+class JoinCode:
     """A code: what its key is made of, and the beginning of the authority's digest."""
 
     seed: bytes
     pin: bytes
 
     @classmethod
-    def new(cls, authority: str) -> Code:
+    def new(cls, authority: str) -> JoinCode:
         """Make a code for the machine of an authority."""
         return cls(os.urandom(SEED_BYTES), pin_of(authority))
 
     @classmethod
-    def read(cls, text: str) -> Code:
+    def read(cls, text: str) -> JoinCode:
         """Read a code as a person copies it. Raises WrongCode."""
         letters = text.replace("-", "").replace(" ", "").upper()
         try:
@@ -105,14 +105,14 @@ def new_client(name: str, authority: tuple[bytes, bytes]) -> tuple[bytes, bytes]
     return _certificate_pem(certificate), _key_pem(key)
 
 
-def anchor_of(code: Code) -> bytes:
+def anchor_of(code: JoinCode) -> bytes:
     """Return the authority that a machine trusts while a code is good, in PEM."""
     key = _key_of(code)
     subject = _named(_guest_name(code))
     return _certificate_pem(_sign(subject, key.public_key(), subject, key, days=1, authority=True))
 
 
-def new_guest(code: Code) -> tuple[bytes, bytes]:
+def new_guest(code: JoinCode) -> tuple[bytes, bytes]:
     """Return a new key, and its certificate, signed with the key of a code, in PEM: the certificate and the key."""
     key = _new_key()
     issuer = _named(_guest_name(code))
@@ -135,7 +135,7 @@ def issue(guest: bytes, tenant: str, authority: tuple[bytes, bytes]) -> bytes:
     return _certificate_pem(_sign(_named(tenant), public_key, issuer.subject, signer, days=CLIENT_DAYS))
 
 
-def is_machine(shown: bytes, authority: str, code: Code) -> bool:
+def is_machine(shown: bytes, authority: str, code: JoinCode) -> bool:
     """Return whether a machine that was dialled is the one of a code: its authority is, and has signed what it has shown.
 
     Args:
@@ -166,11 +166,11 @@ def is_signed(certificate: bytes, authority: bytes) -> bool:
     return True
 
 
-def _guest_name(code: Code) -> str:
+def _guest_name(code: JoinCode) -> str:
     return f"{GUEST} {hashlib.sha256(_CONTEXT + code.seed).hexdigest()[:16]}"
 
 
-def _key_of(code: Code) -> EllipticCurvePrivateKey:
+def _key_of(code: JoinCode) -> EllipticCurvePrivateKey:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     number = int.from_bytes(hashlib.sha512(_CONTEXT + code.seed).digest(), "big")

@@ -43,7 +43,7 @@ from toolcelld.errors import Refusal
 from toolcelld.event_log import LogLevel, LogLine, OperatorEvent, about
 from toolcelld.files.looks import look
 from toolcelld.inspector import process as inspector
-from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
+from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, StateMachine, WorkerState
 from toolcelld.output.spill import SpillStore
 from toolcelld.policy import disabled, promises, trust
 from toolcelld.policy.disabled import DisabledTool, texts
@@ -92,7 +92,7 @@ class DaemonOptions:
     umask: int = 0o077  # of the files that tools make
 
 
-class Daemon(Machine[DaemonState, DaemonEvent]):
+class Daemon(StateMachine[DaemonState, DaemonEvent]):
     """The parts of a running daemon; operators use them, sessions and calls know `Services` alone."""
 
     table = DAEMON

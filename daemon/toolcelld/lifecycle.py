@@ -1,6 +1,6 @@
 """The state machines of workers, calls, sessions, the daemon and the health of tool files.
 
-Only `Machine.fire` assigns a state. The lookup in the table is the validation: an event that is not possible in a
+Only `StateMachine.fire` assigns a state. The lookup in the table is the validation: an event that is not possible in a
 state raises `InvalidTransition` with the latest events, because it is a bug of the daemon and never of a tool. The
 tables of terminal states have the events that may still arrive.
 
@@ -290,7 +290,7 @@ EVENTS_MAX = 32
 """The latest events that are kept: several times as many as one call has."""
 
 
-class Machine(Generic[S, E]):
+class StateMachine(Generic[S, E]):
     """The current state of one object, and its latest events. What has a state is a subclass with a table."""
 
     table: Mapping[S, Mapping[E, S]]

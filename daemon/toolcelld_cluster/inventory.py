@@ -63,7 +63,7 @@ class _Shelf:
 
     __slots__ = ("free", "kind", "node", "open", "sessions")
 
-    def __init__(self, node: Node, kind: _Kind) -> None:
+    def __init__(self, node: Node, kind: _NodeKind) -> None:
         self.node = node
         self.kind = kind
         self.open = False  # whether new sessions may be placed there
@@ -90,7 +90,7 @@ class _Shelf:
         return "" if self.open else "takes no new sessions"
 
 
-class _Kind:
+class _NodeKind:
     """The nodes that offer the same."""
 
     def __init__(self, tags: frozenset[Tag]) -> None:
@@ -156,14 +156,14 @@ class Inventory:
 
     def __init__(self) -> None:
         self._shelves: dict[str, _Shelf] = {}
-        self._kinds: dict[frozenset[Tag], _Kind] = {}
-        self._by_tag: dict[Tag, set[_Kind]] = {}
+        self._kinds: dict[frozenset[Tag], _NodeKind] = {}
+        self._by_tag: dict[Tag, set[_NodeKind]] = {}
 
     def put(self, node: Node) -> None:
         """Add a node, which takes no sessions before it is opened."""
         kind = self._kinds.get(node.tags)
         if kind is None:
-            kind = self._kinds[node.tags] = _Kind(node.tags)
+            kind = self._kinds[node.tags] = _NodeKind(node.tags)
             for tag in node.tags:
                 self._by_tag.setdefault(tag, set()).add(kind)
         shelf = self._shelves[node.name] = _Shelf(node, kind)

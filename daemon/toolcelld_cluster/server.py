@@ -23,7 +23,7 @@ from toolcelld_cluster.configuration import Configuration, FileError
 from toolcelld_cluster.inventory import Inventory
 from toolcelld_cluster.keys import Keys, keys
 from toolcelld_cluster.service import Placement
-from toolcelld_cluster.static import Static, Watch
+from toolcelld_cluster.static import NodeWatch, Static
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ async def run(configuration: Configuration, invite: Sequence[str]) -> None:
     for node in configuration.inventory().values():
         inventory.put(node)
     book = Book(configuration.rules(), inventory, time.monotonic(), int(time.time() * 1000))
-    watches = [Watch(node, found, book) for node in inventory]
+    watches = [NodeWatch(node, found, book) for node in inventory]
     for watch in watches:
         watch.draining = configuration.nodes[watch.node.name].drain
     material = _material(configuration, found)
@@ -77,7 +77,7 @@ async def run(configuration: Configuration, invite: Sequence[str]) -> None:
     await server.stop(STOP_SECONDS)
 
 
-async def _watched(watches: Sequence[Watch]) -> None:
+async def _watched(watches: Sequence[NodeWatch]) -> None:
     """Watch the nodes until a signal comes."""
     over = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from toolcell_proto.v1 import placement_pb2 as pb
 from toolcell_proto.v1 import placement_pb2_grpc as rpc
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.remote.certificates import fingerprint
-from toolcelld.remote.tickets import TICKET_BYTES_MAX, Place, PlacedTicket, sign
+from toolcelld.remote.tickets import TICKET_BYTES_MAX, PlacedTicket, SessionPlace, sign
 from toolcelld.rpc.agent_service import refusals
 from toolcelld_cluster.book import Book, Client, Lease
 from toolcelld_cluster.engine import Engine, NodeState
@@ -166,7 +166,7 @@ class Placement(rpc.PlacementServicer):
             certificate=lease.client.certificate,
             lease_seconds=rules.lease_seconds,
             expires=unix + lease.expires_at,
-            place=Place(
+            place=SessionPlace(
                 session=lease.session,
                 fence=lease.fence,
                 volume=lease.volume,

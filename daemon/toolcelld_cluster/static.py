@@ -33,7 +33,7 @@ LEASES_MAX: Final = 100_000
 """Of a report that is believed."""
 
 
-class Watch:
+class NodeWatch:
     """What is known of one node, and the connection to it."""
 
     def __init__(self, node: Node, keys: Keys, book: Book) -> None:
@@ -144,11 +144,11 @@ class Static:
 
     name = "static"
 
-    def __init__(self, inventory: Inventory, watches: Iterable[Watch]) -> None:
+    def __init__(self, inventory: Inventory, watches: Iterable[NodeWatch]) -> None:
         self.inventory = inventory
         self._watches = {watch.node.name: watch for watch in watches}
 
-    def nodes(self) -> Mapping[str, Watch]:
+    def nodes(self) -> Mapping[str, NodeWatch]:
         """Return the nodes of the file."""
         return self._watches
 

@@ -28,7 +28,7 @@ from toolcell.adapters.mcp import HostContext, HostLink, Kernel, StdioServer
 from toolcell.adapters.mcp.bridge import host_server
 from toolcell.adapters.mcp.host import session as host_session
 from toolcell.adapters.mcp.host.context import Context
-from toolcell.adapters.mcp.host.link import Caller
+from toolcell.adapters.mcp.host.link import LinkCaller
 from toolcell.adapters.mcp.host.session import HostSession
 from toolcell.adapters.mcp.stdio import requests
 from toolcell.adapters.mcp.stdio import server as server_module
@@ -126,7 +126,7 @@ class Link(HostLink):
 
     opened: Session
 
-    async def open_ahead(self, caller: Caller) -> Session:
+    async def open_ahead(self, caller: LinkCaller) -> Session:
         self.opened = await super().open_ahead(caller)
         return self.opened
 

@@ -20,9 +20,9 @@ from toolcelld.lifecycle import (
     DaemonEvent,
     DaemonState,
     InvalidTransition,
-    Machine,
     SessionEvent,
     SessionState,
+    StateMachine,
     WorkerEvent,
     WorkerState,
 )
@@ -64,8 +64,8 @@ def reachable(table: Table, state: StrEnum) -> set[StrEnum]:
     return found
 
 
-def machine_of(table: Any, initial: Any) -> Machine[Any, Any]:
-    machine: Machine[Any, Any] = Machine()
+def machine_of(table: Any, initial: Any) -> StateMachine[Any, Any]:
+    machine: StateMachine[Any, Any] = StateMachine()
     machine.table, machine.state = table, initial
     return machine
 
@@ -130,7 +130,7 @@ def test_an_invalid_transition_lists_the_previous_events() -> None:
 
 
 def test_only_the_announced_states_call_on_state() -> None:
-    class Announcing(Machine[WorkerState, WorkerEvent]):
+    class Announcing(StateMachine[WorkerState, WorkerEvent]):
         table, state = WORKER, WorkerState.STARTING
         announced = frozenset({WorkerState.BUSY})
 

@@ -344,13 +344,13 @@ async def test_the_death_of_the_template_ends_its_call(daemon: RunningDaemon) ->
 # Attacks
 
 FORGES = """
-    from toolcelld.worker.calling.report import Report, Usage
+    from toolcelld.worker.calling.report import Usage, WorkerReport
     from toolcelld.protocol.frames import encode
     from toolcelld.protocol.messages import GoneMessage
 
     @tool(isolation="call")
     def t(context: ToolContext, what: str) -> str:
-        frames = b"".join(Report.from_text("ok", "early").frames(1, Usage(0.0, 0, 0)))
+        frames = b"".join(WorkerReport.from_text("ok", "early").frames(1, Usage(0.0, 0, 0)))
         gone = encode(GoneMessage(seq=1))
         os.write(6, {"result": frames + gone, "gone": gone, "twice": frames + gone + gone}[what])
         end = time.monotonic() + 5

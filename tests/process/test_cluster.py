@@ -25,11 +25,11 @@ from tests.process.clusters import SECONDS_MAX, Cluster, cluster
 from tests.process.listening import listening_port
 
 from toolcell import _certificates
-from toolcell._certificates import Code
+from toolcell._certificates import JoinCode
 from toolcell.client import Call, Kind, Session, Started, Unavailable, connect
 from toolcell_proto.v1 import placement_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcelld.remote.tickets import Oversight, Place, PlacedTicket, sign
+from toolcelld.remote.tickets import Oversight, PlacedTicket, SessionPlace, sign
 
 pytestmark = pytest.mark.anyio
 
@@ -285,7 +285,7 @@ def test_a_node_tells_its_leases_to_placement_alone_and_placement_calls_no_tool(
         certificate=alice.fingerprint,
         lease_seconds=3.0,
         expires=time.time() + 60,
-        place=Place(
+        place=SessionPlace(
             session=f"s-{'0' * 24}",
             fence=1,
             volume="a",
@@ -374,7 +374,7 @@ def test_a_code_makes_a_member_and_no_more(
     shown = placed.wait_for(r"toolcell cluster join (\S+) (\S+)")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "other"))
     assert "joined no cluster" in command("cluster", "nodes").stderr
-    guest = Identity(*_certificates.new_guest(Code.read(shown[2])))
+    guest = Identity(*_certificates.new_guest(JoinCode.read(shown[2])))
     with channel(placed, placed.address, "placement", guest) as known:
         for path, request in requests("Placement"):
             assert refusal(known, path, request) is UNAUTHENTICATED, path

@@ -22,7 +22,7 @@ from tests.pki import KEY, Authority, Identity
 from tests.process.listening import SECONDS_MAX, TOOLS
 
 from toolcell import _certificates
-from toolcell._certificates import PIN_BYTES, SEED_BYTES, Code, WrongCode
+from toolcell._certificates import PIN_BYTES, SEED_BYTES, JoinCode, WrongCode
 from toolcell.client import Kind, connect
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.errors import Refusal
@@ -86,7 +86,7 @@ async def test_a_code_makes_a_client_once(
 def test_the_code_of_another_machine_is_not_believed_here(inviting: RunningDaemon, tmp_path: Path) -> None:
     """Who sits between both may have the key of a code, by a code of its own; it does not have the authority."""
     address, code = shown(inviting)
-    other = Code(Code.read(code).seed, bytes(PIN_BYTES))
+    other = JoinCode(JoinCode.read(code).seed, bytes(PIN_BYTES))
     done = join(tmp_path, address, str(other))
     assert done.returncode == 69, done
     assert "is not the machine of this code" in done.stderr
@@ -95,9 +95,9 @@ def test_the_code_of_another_machine_is_not_believed_here(inviting: RunningDaemo
 
 def test_a_guest_may_join_and_nothing_else(inviting: RunningDaemon) -> None:
     address, text = shown(inviting)
-    code = Code.read(text)
+    code = JoinCode.read(text)
     guest = Identity(*_certificates.new_guest(code))
-    stranger = Identity(*_certificates.new_guest(Code.new(authority_of(inviting).decode())))
+    stranger = Identity(*_certificates.new_guest(JoinCode.new(authority_of(inviting).decode())))
     methods = ["Attach", "CallTool", "ListTools", "GetTool", "AbortCall", "ReadOutput", "ListOffers"]
     with channel(inviting, address, guest) as known:
         for name in methods:
@@ -195,7 +195,7 @@ def test_what_is_no_certificate_takes_no_code(material: Material, shown: bytes) 
 def test_a_machine_is_known_by_its_authority_and_what_that_has_signed(material: Material) -> None:
     import ssl
 
-    code = Code.new(material.client_ca.decode())
+    code = JoinCode.new(material.client_ca.decode())
     own = ssl.PEM_cert_to_DER_cert(material.certificate.decode())
     assert _certificates.is_machine(own, material.client_ca.decode(), code)
     imposter = _certificates.new_authority("node")
@@ -208,16 +208,16 @@ def test_a_machine_is_known_by_its_authority_and_what_that_has_signed(material: 
 
 @given(st.binary(min_size=SEED_BYTES, max_size=SEED_BYTES), st.binary(min_size=PIN_BYTES, max_size=PIN_BYTES))
 def test_a_code_is_read_as_it_was_shown(seed: bytes, pin: bytes) -> None:
-    code = Code(seed, pin)
-    assert Code.read(str(code)) == code
-    assert Code.read(str(code).upper().replace("-", " ")) == code
+    code = JoinCode(seed, pin)
+    assert JoinCode.read(str(code)) == code
+    assert JoinCode.read(str(code).upper().replace("-", " ")) == code
     assert re.fullmatch(r"[a-z2-7]{13}(-[a-z2-7]{13}){3}", str(code))
 
 
 @given(st.text(max_size=80))
 def test_what_is_no_code_is_none(text: str) -> None:
     with suppress(WrongCode):
-        assert len(Code.read(text).seed) == SEED_BYTES
+        assert len(JoinCode.read(text).seed) == SEED_BYTES
 
 
 @pytest.mark.parametrize(

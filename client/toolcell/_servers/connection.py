@@ -2,7 +2,7 @@
 
 A request waits for its response by `request`, or is begun, and its response taken when it has come: who waits for several
 selects on `reading` and `writing`, and has `exchange` read and write. What the server sends in between is handled there: a
-ping is answered, notifications and requests go to the `Host`. Everything that is written waits in one
+ping is answered, notifications and requests go to the `ServerListener`. Everything that is written waits in one
 buffer until the server reads it, so that a server that writes without reading cannot block its client.
 
 The end of the server is that of its process, seen by a pidfd: a program that it has started may keep its output open.
@@ -103,7 +103,7 @@ class ServerBroken(Exception):
     """The server cannot be started, or does what is no MCP."""
 
 
-class Host(Protocol):
+class ServerListener(Protocol):
     """What a server's own messages are for."""
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
@@ -111,11 +111,11 @@ class Host(Protocol):
         ...
 
     def on_request(self, number: object, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Answer a request of the server, or return None to answer it later by `Connection.answer`. Raises `RpcError`."""
+        """Answer a request of the server, or return None to answer it later by `ServerConnection.answer`. Raises `RpcError`."""
         ...
 
 
-class Connection:
+class ServerConnection:
     """A server process, and the conversation with it.
 
     Args:
@@ -124,7 +124,7 @@ class Connection:
         host: Gets what the server says by itself.
     """
 
-    def __init__(self, command: Sequence[str], directory: str, host: Host) -> None:
+    def __init__(self, command: Sequence[str], directory: str, host: ServerListener) -> None:
         self._command, self._directory, self._host = command, directory, host
         self._number = 0  # of the last request
         self.capabilities: Mapping[str, Any] = {}  # of the server, as it said when it was greeted last
@@ -242,7 +242,7 @@ class Connection:
         self._open.pop(number, None)
 
     def answer(self, number: object, result: Mapping[str, Any] | RpcError) -> None:
-        """Answer a request of the server, for which `Host.on_request` has returned None."""
+        """Answer a request of the server, for which `ServerListener.on_request` has returned None."""
         self._send({"id": number, **_answered(result)})
 
     @property
@@ -429,7 +429,7 @@ class Listing:
         connection: Leads to the server; `exchange` reads what it sends.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
         able = connection.capabilities
         self._left = [each for each in LISTS if not each.capability or each.capability in able]

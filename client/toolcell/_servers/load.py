@@ -33,7 +33,14 @@ from toolcell._authoring.returns import Returns
 from toolcell._results.errors import InvalidArguments
 from toolcell._results.json_value import from_json
 from toolcell._servers import offers
-from toolcell._servers.connection import Connection, Host, Lists, RpcError, ServerBroken, ServerExited
+from toolcell._servers.connection import (
+    Lists,
+    RpcError,
+    ServerBroken,
+    ServerConnection,
+    ServerExited,
+    ServerListener,
+)
 
 TOOLS_MAX: Final = 128  # the daemon takes no more of one file
 NAME_CHARACTERS_MAX: Final = 64
@@ -88,7 +95,7 @@ def read(content: bytes) -> Exports:
         if (npm := entry.get("npm")) is not None:
             program = npm["program"]
             command[program : program + 1] = [npm["engine"], _program_of(npm)]
-        served = Served(command, entry["calls"], str(entry["name"]), entry["tools"])
+        served = RunningServer(command, entry["calls"], str(entry["name"]), entry["tools"])
         listed = served.start()
     except ServerExited as exited:
         exit_as(exited)
@@ -118,7 +125,7 @@ def _program_of(npm: Mapping[str, str]) -> str:
     return os.path.join(place, package, path)
 
 
-class Served:
+class RunningServer:
     """The server of this process, for who serves the calls of its tools.
 
     Args:
@@ -132,10 +139,10 @@ class Served:
         self.calls = calls
         self._name, self._chosen = name, chosen
         self.names: Mapping[str, str] = {}  # the server's names of its tools, by ours
-        self.host: Host | None = None  # hears what the server says from its first list on
+        self.host: ServerListener | None = None  # hears what the server says from its first list on
         self.announced = False  # whether it has said before that its tools have changed
         self._directory = os.getcwd()
-        self.connection = Connection(command, self._directory, self)
+        self.connection = ServerConnection(command, self._directory, self)
 
     def start(self) -> Lists:
         """Start it, and return what it offers."""
@@ -203,7 +210,7 @@ class Served:
         return self.host.on_request(number, method, params)
 
 
-def exit_broken(connection: Connection, broken: ServerBroken) -> NoReturn:
+def exit_broken(connection: ServerConnection, broken: ServerBroken) -> NoReturn:
     """End this process because its server does what is no MCP; the server is ended before it can have the last word."""
     connection.kill()
     print(broken, file=sys.stderr, flush=True)

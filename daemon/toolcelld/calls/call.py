@@ -25,7 +25,7 @@ from toolcelld.calls.permission import Permission
 from toolcelld.calls.run import Run
 from toolcelld.calls.shared_run import SharedRun
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
-from toolcelld.lifecycle import CALL, CallEvent, CallState, Machine
+from toolcelld.lifecycle import CALL, CallEvent, CallState, StateMachine
 from toolcelld.policy.interpreters import own_python
 from toolcelld.policy.ruleset import secret_missing
 from toolcelld.pool.startup import StartFailed
@@ -65,7 +65,7 @@ SHOWN: Final = {
 """The states that have a name in the contract; all others are "running"."""
 
 
-class Call(Machine[CallState, CallEvent]):
+class Call(StateMachine[CallState, CallEvent]):
     """One request to run one tool in one context.
 
     Args:

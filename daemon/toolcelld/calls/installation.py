@@ -36,7 +36,7 @@ from toolcelld.environments.packages import (
 from toolcelld.environments.programs import project_directories
 from toolcelld.environments.registries import Registries, registries_for
 from toolcelld.lifecycle import WorkerEvent, WorkerState
-from toolcelld.network.refusals import Refused
+from toolcelld.network.refusals import RefusedHost
 from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import HostPaths
@@ -92,7 +92,7 @@ class _Refusals(FunctionListener):
         super().__init__(sequence)
         self.refused: list[str] = []
 
-    def on_refused(self, refused: Refused) -> None:
+    def on_refused(self, refused: RefusedHost) -> None:
         self.refused.append(refused.why)
 
 

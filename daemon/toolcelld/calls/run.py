@@ -35,7 +35,7 @@ from toolcelld.config.resolution.settings import KEYS
 from toolcelld.errors import BugBarrier
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
 from toolcelld.network.attempts import Attempt
-from toolcelld.network.refusals import Refusals, Refused
+from toolcelld.network.refusals import Refusals, RefusedHost
 from toolcelld.output.result import Result, short_result
 from toolcelld.output.spill import KeptOutput
 from toolcelld.pool.worker import Worker
@@ -77,7 +77,7 @@ class Run:
     reported = 0.0
     stopped = 0.0  # the cell was seen empty, or given back
     leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
-    refused: tuple[Refused, ...] = ()  # hosts
+    refused: tuple[RefusedHost, ...] = ()  # hosts
     attempts: tuple[Attempt, ...] = ()  # at hosts that are granted
     ended_for = ""  # why its cell was ended though it had not been stopped
     moved_aside: tuple[Moved, ...] = ()  # protected places that have appeared
@@ -195,7 +195,7 @@ class Run:
     def on_broken(self, error: FrameError) -> None:
         self.broken = self.broken or str(error)[:200]
 
-    def on_refused(self, refused: Refused) -> None:
+    def on_refused(self, refused: RefusedHost) -> None:
         self.collector().tell_log("log", "warning", f"network: {refused.why}")
 
     def on_death(self, cell_exit: CellExit) -> None:

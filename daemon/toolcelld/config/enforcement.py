@@ -4,7 +4,7 @@ A limit, the sandbox and the network of a tool are the fold of many layers; ther
 (`resolution.layers`), so that neither a table nor a tool's file is above it. What no fold decides is held here: the trust
 in projects, `[max]`, and where tools may come from. Of permission rules the strictest counts (`catalog.permissions`).
 
-`Held` is one key of a configuration that says more than is allowed; `config show`, `check` and `set` name it.
+`HeldKey` is one key of a configuration that says more than is allowed; `config show`, `check` and `set` name it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolcelld.config.load import Config
 
 __all__ = [
-    "PATHS", "Held", "MostPaths", "barred_hosts", "beyond", "beyond_paths", "enforced_by", "hold", "limit_of", "lowered", "paths_of",
+    "PATHS", "HeldKey", "MostPaths", "barred_hosts", "beyond", "beyond_paths", "enforced_by", "hold", "limit_of", "lowered", "paths_of",
 ]  # fmt: skip
 
 ENCLOSURES: Final = ("none", "baseline", "auto", "strict")
@@ -39,7 +39,7 @@ PATHS: Final = ("readable", "writable")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldKey:
     """A key that says more than `[enforce]` allows."""
 
     path: tuple[str, ...]
@@ -107,29 +107,29 @@ def _code_of(section: SourceSection, own: SourceSection) -> SourceSection:
     return section.model_copy(update={name: getattr(own, name) for name in OF_CODE})
 
 
-def _held_values(config: Config) -> Iterator[Held]:
+def _held_values(config: Config) -> Iterator[HeldKey]:
     """Yield the limits, sandboxes, networks and the trust that are looser than allowed."""
     section = config.enforce
     said = section.model_fields_set
     if "trust" in said and TRUSTS.index(config.trust) < TRUSTS.index(section.trust):
-        yield Held(("trust",), "trust")
+        yield HeldKey(("trust",), "trust")
     for place, table in _tables(config):
         for name, info in type(table).model_fields.items():
             key = info.alias or name
             value: Any = getattr(table, name)
             counts = name in table.model_fields_set or place[0] in ("defaults", "max")
             if name in section.max.model_fields_set and counts and _more(value, limit_of(section, name)):
-                yield Held((*place, key), f"max.{key}")
+                yield HeldKey((*place, key), f"max.{key}")
             if name not in table.model_fields_set:
                 continue
             if name in ("sandbox", "base") and "sandbox" in said and _weaker(str(value), section.sandbox):
-                yield Held((*place, key), "sandbox")
+                yield HeldKey((*place, key), "sandbox")
             elif name == "sandbox" and str(value) == "none" and (by := _by_sandbox(section)):
-                yield Held((*place, key), by)
+                yield HeldKey((*place, key), by)
             if name in PATHS and (most := paths_of(section, name)) and most.barred(value):
-                yield Held((*place, key), most.by)
+                yield HeldKey((*place, key), most.by)
             if name == "network" and barred_hosts(section, network_entries(value)):
-                yield Held((*place, key), "network")
+                yield HeldKey((*place, key), "network")
 
 
 def _by_sandbox(section: EnforceSection) -> str:
@@ -141,7 +141,7 @@ def _by_sandbox(section: EnforceSection) -> str:
     return "permissions" if has_tiers(section.permissions) else ""
 
 
-def _held_rules(config: Config) -> Iterator[Held]:
+def _held_rules(config: Config) -> Iterator[HeldKey]:
     """Yield the permission rules with the pattern, or the name, of a stricter one of root's."""
     enforced = config.enforce.permissions
     named: Rules = tuple(rule for rule in enforced if "/" not in rule[0] and rule[0][0] != "@")
@@ -149,7 +149,7 @@ def _held_rules(config: Config) -> Iterator[Held]:
         found = [rule for rule in enforced if rule[0] == pattern]
         known = found[-1] if found else last_match(named, pattern, "", "exec")
         if known is not None and stricter(known[1], action):
-            yield Held(("permissions", pattern), f"permissions.{known[0]}")
+            yield HeldKey(("permissions", pattern), f"permissions.{known[0]}")
 
 
 def _tables(config: Config) -> Iterator[tuple[tuple[str, ...], Section]]:
@@ -165,7 +165,7 @@ def _tables(config: Config) -> Iterator[tuple[tuple[str, ...], Section]]:
             yield (kind, name), table
 
 
-def _held_sources(config: Config, own: Mapping[str, SourceSection]) -> Iterator[Held]:
+def _held_sources(config: Config, own: Mapping[str, SourceSection]) -> Iterator[HeldKey]:
     names = frozenset(config.enforce.sources or ())
     for name, section in config.sources.items():
         said = section.model_fields_set
@@ -175,12 +175,12 @@ def _held_sources(config: Config, own: Mapping[str, SourceSection]) -> Iterator[
             }
         elif name in names:
             continue
-        yield from (Held(("source", name, key), "sources") for key in sorted(said))
+        yield from (HeldKey(("source", name, key), "sources") for key in sorted(said))
     if not names.issuperset(config.daemon.packs):
-        yield Held(("daemon", "packs"), "sources")
+        yield HeldKey(("daemon", "packs"), "sources")
     if "user" not in names:
         for name, hook in config.hooks.items():
-            yield from (Held(("hooks", name, key), "sources") for key in sorted(_said(hook)))
+            yield from (HeldKey(("hooks", name, key), "sources") for key in sorted(_said(hook)))
 
 
 def _said(section: Section) -> Iterator[str]:

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from toolcell import _paths
 from toolcell._owners import fault_of_roots
-from toolcelld.config.enforcement import Held, hold
+from toolcelld.config.enforcement import HeldKey, hold
 from toolcelld.config.lines import KeyLines, keys_of
 from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Rules, is_pattern
 from toolcelld.config.schema import (
@@ -128,7 +128,7 @@ class Config:
     hooks: Mapping[str, HookSection] = field(default_factory=dict[str, HookSection])  # in file order
     files: tuple[str, ...] = ()  # those that were there
     enforce: EnforceSection = field(default_factory=EnforceSection.default)  # what root's file holds all to
-    held: tuple[Held, ...] = ()  # the keys that say more than that
+    held: tuple[HeldKey, ...] = ()  # the keys that say more than that
     only: tuple[
         str, ...
     ] = ()  # tool files, absolute: no others are looked at; said at the start, not in a file

@@ -31,7 +31,7 @@ MAGIC: Final = b"\x7fELF"
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ScriptEngine:
     """A program that runs JavaScript."""
 
     name: EngineName
@@ -46,7 +46,7 @@ class Engine:
         return f"{self.name} {self.program} {self.state}"
 
 
-def engine_here(wanted: EngineName | None = None, directory: str = "") -> Engine | None:
+def engine_here(wanted: EngineName | None = None, directory: str = "") -> ScriptEngine | None:
     """Return the engine for a source of tools in this process's environment.
 
     Args:
@@ -60,7 +60,7 @@ def engine_here(wanted: EngineName | None = None, directory: str = "") -> Engine
 
 def find_engine(
     wanted: EngineName | None, path: str, home: str, avoid: Collection[str] = ()
-) -> Engine | None:
+) -> ScriptEngine | None:
     """Return the engine for a source of tools, or None if there is none.
 
     Args:
@@ -73,7 +73,7 @@ def find_engine(
     also = [os.path.join(home, place) for place in INSTALLED]
     for name in ENGINES if wanted is None else (wanted,):
         if (found := programs.find(name, avoid=avoid, fits=FITS[name], also=also)) is not None:
-            return Engine(name, found.path, found.state)
+            return ScriptEngine(name, found.path, found.state)
     return None
 
 

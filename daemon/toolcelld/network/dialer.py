@@ -17,7 +17,7 @@ from typing import Final
 from toolcelld.config.hosts import as_address, entry_for, is_granted
 from toolcelld.network.addresses import leads_home, without_zone
 from toolcelld.network.attempts import Attempt, Attempts
-from toolcelld.network.refusals import Refusals, Refused
+from toolcelld.network.refusals import Refusals, RefusedHost
 
 CONNECT_SECONDS_MAX: Final = 20.0
 PIECE_BYTES: Final = 64 * 1024
@@ -101,7 +101,7 @@ class Dialer:
         """Count a refusal, and return its error."""
         entry = entry_for(host, port)
         why = f"{_shown(host)}:{port} is not granted; the network of this tool is {', '.join(self._granted)}"
-        self._refusals.add(Refused(entry, why))
+        self._refusals.add(RefusedHost(entry, why))
         return DialError(Reason.NOT_GRANTED, why)
 
     def _is_meant(self, host: str, address: str, port: int) -> bool:
@@ -118,7 +118,7 @@ class Dialer:
             f"{host} leads to {address}, which is this machine or its link; "
             "such an address needs an entry of its own in the network of the tool"
         )
-        self._refusals.add(Refused(entry_for(without_zone(address), port), why))
+        self._refusals.add(RefusedHost(entry_for(without_zone(address), port), why))
         return DialError(Reason.NOT_GRANTED, why)
 
 

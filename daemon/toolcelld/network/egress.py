@@ -28,7 +28,7 @@ from toolcelld.network import proxy
 from toolcelld.network.attempts import Attempts
 from toolcelld.network.dialer import PIECE_BYTES, Dialer, DialError
 from toolcelld.network.names import MESSAGE_BYTES_MAX, Names
-from toolcelld.network.refusals import Refusals, Refused
+from toolcelld.network.refusals import Refusals, RefusedHost
 from toolcelld.network.relay import closing, relay
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Egress:
         self,
         granted: Sequence[str],
         name: str,
-        on_refused: Callable[[Refused], None],
+        on_refused: Callable[[RefusedHost], None],
         redact: Callable[[str], str] = str,
     ) -> None:
         self.refusals = Refusals(on_refused, redact)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from toolcelld.config.hosts import is_named
-from toolcelld.network.refusals import Refusals, Refused
+from toolcelld.network.refusals import Refusals, RefusedHost
 
 MESSAGE_BYTES_MAX: Final = 512
 """Of a question over UDP; longer ones are dropped."""
@@ -66,7 +66,7 @@ class Names:
         if not granted and kind in (TYPE_A, TYPE_AAAA):
             known = ", ".join(self._granted)
             why = f"{name} is not granted, so it cannot be resolved; the network of this tool is {known}"
-            self._refusals.add(Refused(name, why))
+            self._refusals.add(RefusedHost(name, why))
         error, record = 0 if granted else NO_SUCH_NAME, b""
         if granted and kind == TYPE_A:
             address = self._address_of(name)

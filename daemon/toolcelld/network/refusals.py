@@ -13,7 +13,7 @@ KEPT_MAX: Final = 16
 """Refusals that are reported in full until the next `take`; an honest tool is refused one or two."""
 
 
-class Refused(NamedTuple):
+class RefusedHost(NamedTuple):
     """One refusal."""
 
     entry: str  # what would have to be in the list of hosts; empty where an entry would not help
@@ -28,21 +28,21 @@ class Refusals:
         redact: Returns a text without the values of secrets, as a tool can ask for a host of that name.
     """
 
-    def __init__(self, on_first: Callable[[Refused], None], redact: Callable[[str], str] = str) -> None:
+    def __init__(self, on_first: Callable[[RefusedHost], None], redact: Callable[[str], str] = str) -> None:
         self._on_first = on_first
         self._redact = redact
-        self._kept: dict[Refused, None] = {}
+        self._kept: dict[RefusedHost, None] = {}
         self._count = 0
 
-    def add(self, refused: Refused) -> None:
+    def add(self, refused: RefusedHost) -> None:
         """Count a refusal."""
         self._count += 1
-        refused = Refused(self._redact(refused.entry), self._redact(refused.why))
+        refused = RefusedHost(self._redact(refused.entry), self._redact(refused.why))
         if refused not in self._kept and len(self._kept) < KEPT_MAX:
             self._kept[refused] = None
             self._on_first(refused)
 
-    def take(self) -> tuple[tuple[Refused, ...], int]:
+    def take(self) -> tuple[tuple[RefusedHost, ...], int]:
         """Return the refusals that were kept, and the number of all; both begin anew."""
         if not self._count:
             return (), 0

@@ -58,7 +58,7 @@ class Places:
             self.row.fit(self.free)
 
 
-class Placed(NamedTuple, Generic[T]):
+class PlacedItem(NamedTuple, Generic[T]):
     """An item that has a place of its owner; ordered as offers are to be served."""
 
     round: int
@@ -75,7 +75,7 @@ class _Row(Generic[L, T]):
     def __init__(self, queue: FairQueue[L, T], owner: Places) -> None:
         self._queue = queue
         self._owner = owner
-        self.offered: OrderedDict[T, tuple[L, Placed[T]]] = OrderedDict()
+        self.offered: OrderedDict[T, tuple[L, PlacedItem[T]]] = OrderedDict()
         self.pending: OrderedDict[T, tuple[L, int]] = OrderedDict()
 
     def fit(self, free: int) -> None:
@@ -108,7 +108,7 @@ class FairQueue(Generic[L, T]):
     def __init__(self) -> None:
         # The mutable state: the owners that have items, the offers by lane, and the current round.
         self._owners: dict[Places, _Row[L, T]] = {}
-        self._lanes: dict[L, list[Placed[T]]] = {}
+        self._lanes: dict[L, list[PlacedItem[T]]] = {}
         self._round = 1
         self._added = 0
         self.count = 0
@@ -117,7 +117,7 @@ class FairQueue(Generic[L, T]):
         """How many items `__iter__` has."""
 
     @property
-    def lanes(self) -> Mapping[L, Sequence[Placed[T]]]:
+    def lanes(self) -> Mapping[L, Sequence[PlacedItem[T]]]:
         """The offers of each lane that has some, in the order of serving."""
         return self._lanes
 
@@ -169,16 +169,16 @@ class FairQueue(Generic[L, T]):
 
     # Called by the rows
 
-    def offer(self, owner: Places, lane: L, earliest: int, number: int, item: T) -> Placed[T]:
+    def offer(self, owner: Places, lane: L, earliest: int, number: int, item: T) -> PlacedItem[T]:
         """Put an item into its lane, in its owner's next round or in the current one if that is later."""
         if not owner.rank or earliest < self._round:
             owner.rank = number
-        offer = Placed(max(self._round, earliest), owner.rank, number, item)
+        offer = PlacedItem(max(self._round, earliest), owner.rank, number, item)
         insort(self._lanes.setdefault(lane, []), offer)
         self.offered += 1
         return offer
 
-    def recall(self, lane: L, offer: Placed[T]) -> None:
+    def recall(self, lane: L, offer: PlacedItem[T]) -> None:
         """Take an item out of its lane."""
         offers = self._lanes[lane]
         del offers[bisect_left(offers, offer)]

@@ -32,7 +32,7 @@ from typing import Final
 
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.lifecycle import HEALTH, HealthEvent, HealthState, Machine
+from toolcelld.lifecycle import HEALTH, HealthEvent, HealthState, StateMachine
 
 BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 10.0, 30.0)
 """The longest wait, by the number of crashes in a row; the last one applies to all further crashes."""
@@ -75,7 +75,7 @@ class Quarantined:
         return f"{len(self.deaths)} workers crashed in a row within {max(span, 0):.1f} s: {cause_counts}"
 
 
-class _Health(Machine[HealthState, HealthEvent]):
+class _Health(StateMachine[HealthState, HealthEvent]):
     table = HEALTH
     state = HealthState.SOUND
 

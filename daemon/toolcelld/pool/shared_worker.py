@@ -26,7 +26,7 @@ from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.event_log import TEXT_CHARACTERS_MAX, LogLine
 from toolcelld.lifecycle import WorkerState
-from toolcelld.network.refusals import Refused
+from toolcelld.network.refusals import RefusedHost
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import Startup
@@ -277,7 +277,7 @@ class SharedWorker(Worker):
         for listener in self.listeners:
             listener.on_broken(error)
 
-    def _on_refused(self, refused: Refused) -> None:
+    def _on_refused(self, refused: RefusedHost) -> None:
         for listener in self.listeners:
             listener.on_refused(refused)
         if not self.calling:

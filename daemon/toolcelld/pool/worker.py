@@ -24,9 +24,9 @@ from toolcelld.cell.stdio import Source
 from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.environments.builder import BuildError
-from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
+from toolcelld.lifecycle import WORKER, StateMachine, WorkerEvent, WorkerState
 from toolcelld.network.egress import Egress
-from toolcelld.network.refusals import Refused
+from toolcelld.network.refusals import RefusedHost
 from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.secrets import SecretError
@@ -75,7 +75,7 @@ class CallListener(Protocol):
         """The worker broke the protocol; its cell is being ended."""
         ...
 
-    def on_refused(self, refused: Refused) -> None:
+    def on_refused(self, refused: RefusedHost) -> None:
         """The tool asked for a host that is not granted; called once for each such host."""
         ...
 
@@ -89,7 +89,7 @@ class CallListener(Protocol):
         ...
 
 
-class Worker(Machine[WorkerState, WorkerEvent], Receiver):
+class Worker(StateMachine[WorkerState, WorkerEvent], Receiver):
     """A cell, its file, and its state. The pool fires all events except HELLO and EXIT.
 
     Args:
@@ -431,7 +431,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         elif self._startup is not None:
             self._startup.on_broken(error)
 
-    def _on_refused(self, refused: Refused) -> None:
+    def _on_refused(self, refused: RefusedHost) -> None:
         if self.listener is not None:
             self.listener.on_refused(refused)
         else:

@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from toolcelld import database as files
 from toolcelld.database import DamagedError, NewerError, Schema
 
-__all__ = ["BATCH_SECONDS", "Question", "Writer"]
+__all__ = ["BATCH_SECONDS", "DatabaseTask", "Writer"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ FAULTS: Final = (sqlite3.Error, OSError, DamagedError, NewerError)
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-class Question(Generic[T]):
+class DatabaseTask(Generic[T]):
     """Something to do with the database, on the thread, after everything that was recorded before.
 
     Args:
@@ -113,7 +113,7 @@ class Writer:
 
     async def ask(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `work` makes of the database. Raises one of `FAULTS`."""
-        question = Question(work)
+        question = DatabaseTask(work)
         self.queue.put(question)
         self._hurry.set()
         return await question.answer
@@ -136,8 +136,8 @@ class Writer:
             with contextlib.suppress(Empty):
                 while len(batch) < BATCH_MAX:
                     batch.append(self.queue.get_nowait())
-            questions: list[Question[Any]] = [item for item in batch if isinstance(item, Question)]
-            self._commit([item for item in batch if item is not None and not isinstance(item, Question)])
+            questions: list[DatabaseTask[Any]] = [item for item in batch if isinstance(item, DatabaseTask)]
+            self._commit([item for item in batch if item is not None and not isinstance(item, DatabaseTask)])
             for question in questions:
                 self._ask(question)
         self._close()
@@ -179,7 +179,7 @@ class Writer:
             logger.warning("%s is written again; %d records were lost.", self.path, self.lost)
             self.fault = ""
 
-    def _ask(self, question: Question[Any]) -> None:
+    def _ask(self, question: DatabaseTask[Any]) -> None:
         try:
             question.settle(question.work(self._opened()), None)
         except Exception as error:  # noqa: BLE001  # who asks gets it

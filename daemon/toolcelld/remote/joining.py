@@ -17,7 +17,7 @@ from typing import Any, Final
 import grpc
 
 from toolcell import _certificates
-from toolcell._certificates import Code
+from toolcell._certificates import JoinCode
 from toolcell._printable import printable
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
@@ -54,9 +54,9 @@ class Invitations:
         self._clock = clock
         self._open: tuple[_Invitation, ...] = ()
 
-    def invite(self, tenant: str, directory: str) -> Code:
+    def invite(self, tenant: str, directory: str) -> JoinCode:
         """Return a new code, for one client of a tenant and one directory."""
-        code = Code.new(self._material.client_ca.decode())
+        code = JoinCode.new(self._material.client_ca.decode())
         until = self._clock() + CODE_SECONDS
         invitation = _Invitation(_certificates.anchor_of(code), tenant, directory, until)
         self._open = (*self._good(), invitation)
@@ -132,7 +132,7 @@ class Joining(rpc.JoiningServicer):
         )
 
 
-def invitation(address: str, code: Code, directory: str, command: str = "toolcell join") -> str:
+def invitation(address: str, code: JoinCode, directory: str, command: str = "toolcell join") -> str:
     """Return what is shown of a code: the command to type on the other machine."""
     host, _, port = address.rpartition(":")
     reached = f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]") else address  # noqa: S104

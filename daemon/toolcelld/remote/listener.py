@@ -29,7 +29,7 @@ from toolcelld.files.paths import is_below
 from toolcelld.remote.certificates import Material, fingerprint
 from toolcelld.remote.joining import PATH as JOIN
 from toolcelld.remote.joining import Invitations, Joining
-from toolcelld.remote.placed import OVERSEEN, Node
+from toolcelld.remote.placed import OVERSEEN, NodeService
 from toolcelld.remote.tickets import (
     SCHEME,
     InvalidTicket,
@@ -100,7 +100,7 @@ async def listening(
         ToolCell(daemon.services, daemon.sessions, tickets, node=material.node), server
     )
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    placement_pb2_grpc.add_NodeServicer_to_server(Node(daemon.sessions), server)
+    placement_pb2_grpc.add_NodeServicer_to_server(NodeService(daemon.sessions), server)
     credentials = material.credentials()
     if invitations is not None:
         toolcell_pb2_grpc.add_JoiningServicer_to_server(Joining(material, invitations), server)

@@ -15,7 +15,7 @@ OVERSEEN: Final = frozenset(f"/toolcell.v1.Node/{name}" for name in ("Report", "
 """What Placement may ask, and no client."""
 
 
-class Node(rpc.NodeServicer):
+class NodeService(rpc.NodeServicer):
     """The service for Placement."""
 
     def __init__(self, sessions: Sessions) -> None:

@@ -53,7 +53,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SessionPlace:
     """Where Placement has placed a session."""
 
     session: str  # its id
@@ -70,7 +70,7 @@ class Place:
 class PlacedTicket(Ticket):
     """The claims of a ticket of Placement."""
 
-    place: Place
+    place: SessionPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Oversight:
 
 
 _TYPES: Final = {field.name: float if field.type == "float" else str for field in fields(Ticket)}
-_PLACE: Final = {field.name: str(field.type) for field in fields(Place)}
+_PLACE: Final = {field.name: str(field.type) for field in fields(SessionPlace)}
 _OVERSEES: Final = {"node": str, "certificate": str, "expires": float}
 
 
@@ -168,14 +168,14 @@ def _check(values: dict[str, Any], types: Mapping[str, type[float | str]]) -> No
             raise InvalidTicket(f"the ticket has no {name}")
 
 
-def _place(read: object) -> Place:
+def _place(read: object) -> SessionPlace:
     values = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
     if set(values) != set(_PLACE):
         raise InvalidTicket("the ticket does not have the claims of a place")
     for name, kind in _PLACE.items():
         if not _PLACED_TYPES[kind](values[name]):
             raise InvalidTicket(f"the ticket has no {name}")
-    place = Place(**values)
+    place = SessionPlace(**values)
     if _SESSION.fullmatch(place.session) is None or not 0 < place.fence <= FENCE_MAX or not place.volume:
         raise InvalidTicket("the ticket has no session, fence or volume")
     if place.begin.startswith("/") or ".." in place.begin.split("/"):

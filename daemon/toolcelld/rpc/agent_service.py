@@ -31,7 +31,7 @@ from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import KeptOutput, SpillStore, UnknownOutput
 from toolcelld.policy.disabled import REASON_LETTERS_MAX
-from toolcelld.rpc.auth import Access
+from toolcelld.rpc.auth import CallerLookup
 from toolcelld.rpc.messages.arguments import ArgumentReassembler, complete
 from toolcelld.rpc.messages.decoding import (
     PROTOCOL,
@@ -114,7 +114,9 @@ class ToolCell(rpc.ToolCellServicer):
         node: The name of this machine for clients of others; empty on the unix socket.
     """
 
-    def __init__(self, services: Services, sessions: Sessions, access: Access, *, node: str = "") -> None:
+    def __init__(
+        self, services: Services, sessions: Sessions, access: CallerLookup, *, node: str = ""
+    ) -> None:
         self._services = services
         self._sessions = sessions
         self._access = access

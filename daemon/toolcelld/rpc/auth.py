@@ -25,7 +25,7 @@ WAITING_MAX: Final = 64
 """Refused streams of which the first message is waited for; each holds 20 KiB. Beyond them refusals are sent at once."""
 
 
-class Access(Protocol):
+class CallerLookup(Protocol):
     """Who makes the requests that a check has let through."""
 
     def caller(self, context: Any) -> Caller:

@@ -129,7 +129,7 @@ class CellSetup:
 
 
 @dataclass(slots=True)
-class Plan:
+class CellPlan:
     """A cell under construction: its inputs and what has been done so far."""
 
     descriptors: Sequence[
@@ -166,10 +166,10 @@ class Plan:
         return self.scoped or (self.apart and linux.landlock_abi() >= linux.LANDLOCK_ABI_SIGNAL)
 
 
-Step: TypeAlias = Callable[[Plan], str | None]
+Step: TypeAlias = Callable[[CellPlan], str | None]
 
 
-def walk(steps: Sequence[Step], plan: Plan) -> None:
+def walk(steps: Sequence[Step], plan: CellPlan) -> None:
     """Run the steps in order. Raises `SetupFailed` with the name of the step that failed."""
     for step in steps:
         try:
@@ -180,7 +180,7 @@ def walk(steps: Sequence[Step], plan: Plan) -> None:
             plan.layers.append(layer)
 
 
-def _own_session(plan: Plan) -> None:
+def _own_session(plan: CellPlan) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -190,7 +190,7 @@ def _own_session(plan: Plan) -> None:
     plan.parent_pid = os.getpid()
 
 
-def _descriptors(plan: Plan) -> None:
+def _descriptors(plan: CellPlan) -> None:
     import fcntl
 
     # Duplicate to high numbers first: a source may have the number of another one's target.
@@ -230,20 +230,20 @@ def open_standard_streams() -> None:
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]  # typed as final
 
 
-def _barrier(_: Plan) -> None:
+def _barrier(_: CellPlan) -> None:
     with socket.socket(fileno=os.dup(LIFE)) as life:
         if life.recv(16) != b"go":
             raise SystemExit(0)  # the daemon has exited, or no longer needs this cell
 
 
-def _namespaces(plan: Plan) -> str | None:
+def _namespaces(plan: CellPlan) -> str | None:
     if not plan.apart:
         return None
     namespaces.enter_namespaces(host_network=plan.host_network)
     return f"user, {'' if plan.host_network else 'network, '}ipc and process namespaces"
 
 
-def _view(plan: Plan) -> str | None:
+def _view(plan: CellPlan) -> str | None:
     assert plan.setup is not None
     policy, limits = plan.setup.policy, plan.setup.limits
     if policy.enclosure != "strict":
@@ -253,11 +253,11 @@ def _view(plan: Plan) -> str | None:
     return "mount namespace"
 
 
-def _close_view(plan: Plan) -> None:
+def _close_view(plan: CellPlan) -> None:
     namespaces.close_view(plan.only_hold)
 
 
-def _surroundings(plan: Plan) -> None:
+def _surroundings(plan: CellPlan) -> None:
     assert plan.setup is not None
     os.environ.clear()
     os.environ.update(plan.setup.environment)
@@ -268,7 +268,7 @@ def _surroundings(plan: Plan) -> None:
     os.chdir(plan.setup.directory)
 
 
-def _enclosure(plan: Plan) -> str | None:
+def _enclosure(plan: CellPlan) -> str | None:
     linux.no_new_privileges()
     linux.subreaper()
     if plan.apart or linux.landlock_abi() < linux.LANDLOCK_ABI_SIGNAL:
@@ -284,13 +284,13 @@ def _enclosure(plan: Plan) -> str | None:
     return "no-new-privileges, signal scope" if plan.scoped else "no-new-privileges"
 
 
-def _tie_to_parent(plan: Plan) -> None:
+def _tie_to_parent(plan: CellPlan) -> None:
     linux.die_with_parent(signal.SIGKILL)
     if os.getppid() != plan.parent_pid:
         raise SystemExit(0)  # the parent died before prctl
 
 
-def _pids(plan: Plan) -> str | None:
+def _pids(plan: CellPlan) -> str | None:
     assert plan.setup is not None
     processes = plan.setup.limits.processes
     if not plan.apart or processes is None:
@@ -298,16 +298,16 @@ def _pids(plan: Plan) -> str | None:
     return namespaces.bound_processes(processes + PROCESSES_MARGIN)
 
 
-def _ahead(_: Plan) -> None:
+def _ahead(_: CellPlan) -> None:
     linux.schedule_ahead(session=True)
 
 
-def _behind(_: Plan) -> None:
+def _behind(_: CellPlan) -> None:
     os.setsid()
     os.nice(NICE)
 
 
-def _first_to_end(_: Plan) -> None:
+def _first_to_end(_: CellPlan) -> None:
     with (
         contextlib.suppress(OSError),  # where a container has /proc read-only
         open("/proc/self/oom_score_adj", "wb", buffering=0) as file,
@@ -315,7 +315,7 @@ def _first_to_end(_: Plan) -> None:
         file.write(FIRST_TO_END)
 
 
-def _names(plan: Plan) -> str | None:
+def _names(plan: CellPlan) -> str | None:
     assert plan.setup is not None
     if plan.setup.policy.network != "proxy" or plan.setup.policy.enclosure != "strict":
         return None
@@ -323,7 +323,7 @@ def _names(plan: Plan) -> str | None:
     return "names of its own"
 
 
-def _handover(plan: Plan) -> str | None:
+def _handover(plan: CellPlan) -> str | None:
     """Open the sockets of the cell's own network and hand them over; close the channel, also where there are none."""
     assert plan.setup is not None
     policy = plan.setup.policy
@@ -344,7 +344,7 @@ def _handover(plan: Plan) -> str | None:
     return f"listeners on {len(policy.ports)} ports"
 
 
-def _limits(plan: Plan) -> str:
+def _limits(plan: CellPlan) -> str:
     assert plan.setup is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for what, value in (
@@ -360,7 +360,7 @@ def _limits(plan: Plan) -> str:
     return "resource limits"
 
 
-def _processes_of_user(plan: Plan) -> int | None:
+def _processes_of_user(plan: CellPlan) -> int | None:
     """Return the limit on the processes and threads of the user; the kernel does not hold root to it."""
     assert plan.setup is not None
     if (processes := plan.setup.limits.processes) is None:
@@ -373,12 +373,12 @@ def _processes_of_user(plan: Plan) -> int | None:
     return now + processes + PROCESSES_OF_OTHERS
 
 
-def _capabilities(_: Plan) -> str:
+def _capabilities(_: CellPlan) -> str:
     linux.drop_capabilities()
     return "no capabilities"
 
 
-def _files(plan: Plan) -> str | None:
+def _files(plan: CellPlan) -> str | None:
     assert plan.setup is not None
     policy = plan.setup.policy
     if policy.enclosure != "none":
@@ -392,14 +392,14 @@ def _files(plan: Plan) -> str | None:
     return "keeper out of reach"
 
 
-def _executing(plan: Plan) -> SandboxPolicy:
+def _executing(plan: CellPlan) -> SandboxPolicy:
     """Return the policy with the right to execute programs where one is executed in the complete cell: see `sole_exec`."""
     assert plan.setup is not None
     policy, python = plan.setup.policy, plan.setup.python
     return replace(policy, execute=True) if python is not None and python.program else policy
 
 
-def _guard(plan: Plan) -> str | None:
+def _guard(plan: CellPlan) -> str | None:
     """Fork. The parent stays as the guard, and this returns in the child."""
     assert plan.setup is not None
     policy = plan.setup.policy
@@ -423,7 +423,7 @@ def _guard(plan: Plan) -> str | None:
     return "protected names refused"
 
 
-def _ask(plan: Plan) -> None:
+def _ask(plan: CellPlan) -> None:
     """Load the filter that asks the guard."""
     assert plan.setup is not None
     if plan.asking is None:
@@ -446,7 +446,7 @@ def _is_open(directory: str) -> bool:
     return True
 
 
-def _system_calls(plan: Plan) -> str | None:
+def _system_calls(plan: CellPlan) -> str | None:
     assert plan.setup is not None
     if plan.setup.policy.enclosure == "none":
         return None

@@ -34,7 +34,7 @@ from toolcelld.catalog.directory import Pin
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import BadRequest, BugBarrier, Refusal, RefusalReason
 from toolcelld.event_log import OperatorEvent
-from toolcelld.lifecycle import SESSION, CallEvent, CallState, Machine, SessionEvent, SessionState
+from toolcelld.lifecycle import SESSION, CallEvent, CallState, SessionEvent, SessionState, StateMachine
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.project import Project
 from toolcelld.pool.fair_queue import Places
@@ -75,7 +75,7 @@ class OpenRequest:
     caller: Caller = AGENT
 
 
-class Session(Machine[SessionState, SessionEvent]):
+class Session(StateMachine[SessionState, SessionEvent]):
     """A client session, created by `Sessions`."""
 
     table = SESSION

@@ -14,7 +14,7 @@ import signal
 from typing import Final, NoReturn
 
 from toolcelld.sandbox.policy import PythonSetup
-from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
+from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, CellPlan
 from toolcelld.sandbox.system_calls import sole_exec
 
 SOURCES: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "javascript")
@@ -39,7 +39,7 @@ STEERING: Final = ("NODE_OPTIONS", "NODE_PATH", "NODE_REPL_EXTERNAL_MODULE", "BU
 """Variables, or how their names begin, that load code into an engine before the worker runs."""
 
 
-def execute(engine: PythonSetup, plan: Plan) -> NoReturn:
+def execute(engine: PythonSetup, plan: CellPlan) -> NoReturn:
     """Replace this process by the engine; raises `OSError` if that fails.
 
     Args:

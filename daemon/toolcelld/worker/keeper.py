@@ -35,7 +35,7 @@ from toolcelld import linux, titles
 from toolcelld.protocol.frames import encode
 from toolcelld.protocol.messages import LINE_CHARACTERS_MAX, FailedMessage
 from toolcelld.sandbox import setup
-from toolcelld.sandbox.setup import LIFE, PROTOCOL, REPORTS, Plan, SetupFailed
+from toolcelld.sandbox.setup import LIFE, PROTOCOL, REPORTS, CellPlan, SetupFailed
 from toolcelld.worker import main
 
 EXIT_SETUP_FAILED: Final = 70  # EX_SOFTWARE of <sysexits.h>
@@ -60,7 +60,7 @@ class ProcessUsage:
 NO_USAGE: Final = ProcessUsage(0.0, 0)
 
 
-def keep(plan: Plan) -> NoReturn:
+def keep(plan: CellPlan) -> NoReturn:
     """Run a keeper in a newly forked process, until its cell is empty; exits the process."""
     try:
         setup.walk(setup.AROUND, plan)
@@ -74,7 +74,7 @@ def keep(plan: Plan) -> NoReturn:
     os._exit(0)
 
 
-def _be_worker(plan: Plan) -> NoReturn:
+def _be_worker(plan: CellPlan) -> NoReturn:
     titles.set_title("worker")
     setup.default_signals()
     setup.walk(setup.BORN, plan)
@@ -88,7 +88,7 @@ def _be_worker(plan: Plan) -> NoReturn:
     main.main(plan)
 
 
-def _be_init(plan: Plan) -> NoReturn:
+def _be_init(plan: CellPlan) -> NoReturn:
     """Run the first process of a cell's own process namespace; when it exits, the kernel kills all others in it."""
     plan.parent_pid = 0  # a parent outside the namespace has no pid in it
     setup.walk(setup.BORN, plan)

@@ -66,7 +66,7 @@ from toolcelld.worker.abort import Abortable
 from toolcelld.worker.calling.call_channel import CallChannel
 from toolcelld.worker.calling.forked import end_forked
 from toolcelld.worker.calling.process_state import ProcessState
-from toolcelld.worker.calling.report import Report, Usage
+from toolcelld.worker.calling.report import Usage, WorkerReport
 from toolcelld.worker.calling.tool_loop import ToolLoop
 from toolcelld.worker.channel import DaemonChannel
 from toolcelld.worker.loading.imports import ImportedFiles
@@ -91,7 +91,7 @@ NOT_ASKED: Final = (
 """The sequence number of loading the file; calls begin at 1."""
 
 
-def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
+def main(plan: setup.CellPlan, *, resumed: bool = False) -> NoReturn:
     """Run the worker until the daemon retires it; exits the process.
 
     Args:
@@ -129,7 +129,7 @@ def _working_in(directory: str, calls_directory: str) -> Generator[None]:
 
 
 class _Worker:
-    def __init__(self, plan: setup.Plan, *, resumed: bool) -> None:
+    def __init__(self, plan: setup.CellPlan, *, resumed: bool) -> None:
         self.daemon_channel = DaemonChannel(PROTOCOL, REPORTS)
         self.abortable = Abortable(ABORT)
         self._plan = plan
@@ -358,7 +358,7 @@ class _Worker:
         titles.change_title("worker", self._title)
         return self._state is not None and self._state.put_back()
 
-    def _run_call(self, message: CallMessage, payload: bytes) -> Report:
+    def _run_call(self, message: CallMessage, payload: bytes) -> WorkerReport:
         tool = self._tools.get(message.tool)
         channel = self._current = CallChannel(
             self.daemon_channel, self.abortable, self._tool_loop.complete, message.seq
@@ -371,15 +371,15 @@ class _Worker:
 
     def _report(
         self, tool: Export | None, sequence: int, payload: bytes, context: ToolContext, channel: CallChannel
-    ) -> Report:
+    ) -> WorkerReport:
         if tool is None:
-            return Report.from_text("internal", "the file has no such tool any more", ran=False)
+            return WorkerReport.from_text("internal", "the file has no such tool any more", ran=False)
         try:
             arguments = tool.arguments(payload)
         except InvalidArguments as error:
-            return Report.from_text("invalid_arguments", str(error), ran=False)
+            return WorkerReport.from_text("invalid_arguments", str(error), ran=False)
         if not self.abortable.begin(sequence, context.abort._set):  # pyright: ignore[reportPrivateUsage]  # the setter is for the worker only
-            return Report.from_text("aborted", "", ran=False)
+            return WorkerReport.from_text("aborted", "", ran=False)
         try:
             with self.abortable:
                 caller = os.getpid()
@@ -396,19 +396,19 @@ class _Worker:
                     text = f"{tool.name} {MISFIT}{result.misfit}"
                     channel.tell("log", {"level": "warning", "text": text[:LINE_CHARACTERS_MAX]})
             if context._forgotten_question() and not self.abortable.delivered:  # pyright: ignore[reportPrivateUsage]  # for the worker
-                return Report.from_text("tool_error", NOT_ASKED)
+                return WorkerReport.from_text("tool_error", NOT_ASKED)
             returned: Kind = "tool_error" if result.is_error else "ok"
-            return Report("aborted" if self.abortable.delivered else returned, result)
+            return WorkerReport("aborted" if self.abortable.delivered else returned, result)
         except (Aborted, asyncio.CancelledError) as stopped:
             if self.abortable.delivered:
-                return Report.from_text("aborted", "")
+                return WorkerReport.from_text("aborted", "")
             return self._report_of_exception(stopped, channel, tool.name)
         except ToolError as error:
             raised: Kind = "denied" if isinstance(error, Denied) else "tool_error"
-            return Report("aborted" if self.abortable.delivered else raised, failure(error))
+            return WorkerReport("aborted" if self.abortable.delivered else raised, failure(error))
         except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
             if self.abortable.delivered:
-                return Report.from_text("aborted", "")
+                return WorkerReport.from_text("aborted", "")
             return self._report_of_exception(error, channel, tool.name)
         finally:
             self.abortable.end()
@@ -435,7 +435,7 @@ class _Worker:
         said = said or missing_import(error)
         return f"{text}\n{said}" if said else text
 
-    def _report_of_exception(self, error: BaseException, channel: CallChannel, tool: str) -> Report:
+    def _report_of_exception(self, error: BaseException, channel: CallChannel, tool: str) -> WorkerReport:
         channel.tell("log", {"level": "error", "text": traceback_text(error)})
         # Most calls end without an exception.
         from toolcelld.worker.calling.limit import limit_behind
@@ -444,4 +444,4 @@ class _Worker:
         assert self._plan.setup is not None
         text = self._explained(describe_exception(error, (self._directory,)), error, tool, self._directory)
         limit = limit_behind(error, self._plan.setup)
-        return Report.from_text("tool_error", text, limit=limit, unreached=unreached(error))
+        return WorkerReport.from_text("tool_error", text, limit=limit, unreached=unreached(error))

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import Final, NoReturn
 
 from toolcelld.sandbox.policy import PythonSetup
-from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
+from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, CellPlan
 from toolcelld.sandbox.system_calls import denied_syscalls, seccomp, sole_exec
 
 EXECUTED: Final = "cell"
@@ -38,7 +38,7 @@ def adopt(python: PythonSetup) -> None:
     sys.path[position:position] = added
 
 
-def execute(python: PythonSetup, plan: Plan, roots: tuple[str, ...]) -> NoReturn:
+def execute(python: PythonSetup, plan: CellPlan, roots: tuple[str, ...]) -> NoReturn:
     """Replace this process by the interpreter; raises `OSError` if that fails.
 
     Args:
@@ -69,7 +69,7 @@ def execute(python: PythonSetup, plan: Plan, roots: tuple[str, ...]) -> NoReturn
     sole_exec.execute(python.program, words, os.environ)
 
 
-def resume(text: str) -> Plan:
+def resume(text: str) -> CellPlan:
     """Load the last filter in the executed interpreter, adopt its packages, and return what is known of the cell."""
     facts = json.loads(text)
     for number in (PROTOCOL, ABORT, REPORTS):
@@ -78,7 +78,7 @@ def resume(text: str) -> Plan:
         seccomp.load(denied_syscalls.Filter(**facts["filter"]))
     python = PythonSetup.from_json(facts["python"])
     layers = [*facts["layers"], f"interpreter {python.program}"]
-    plan = Plan(
+    plan = CellPlan(
         descriptors=(), zygote_pid=0, enclosure=facts["enclosure"], scoped=facts["scoped"], layers=layers
     )
     adopt(python)

@@ -35,7 +35,7 @@ from toolcell._servers.connection import (
     asked_for,
     result_of_response,
 )
-from toolcell._servers.load import LIST_CHANGED, Served, exit_as, exit_broken
+from toolcell._servers.load import LIST_CHANGED, RunningServer, exit_as, exit_broken
 from toolcell._servers.offers import READERS
 from toolcell._servers.result import result_of
 from toolcelld import titles
@@ -56,7 +56,7 @@ from toolcelld.protocol.messages import (
     to_worker,
 )
 from toolcelld.worker.abort import Abortable
-from toolcelld.worker.calling.report import Report, Usage
+from toolcelld.worker.calling.report import Usage, WorkerReport
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.loading.loader import description_of
 
@@ -127,7 +127,7 @@ class Serving:
         abortable: Abortable,
         title: str,
     ) -> None:
-        assert isinstance(served, Served)
+        assert isinstance(served, RunningServer)
         served.host = self
         self._served = served
         self._connection = served.connection
@@ -206,16 +206,16 @@ class Serving:
         tool = self._tools.get(message.tool)
         if tool is None:
             text = f"the server has no tool {message.tool} by now: it has said that its tools have changed"
-            self._send(message.seq, Report.from_text("tool_error", text, ran=False))
+            self._send(message.seq, WorkerReport.from_text("tool_error", text, ran=False))
             return
         if message.seq in self._early:
             del self._early[message.seq]
-            self._send(message.seq, Report.from_text("aborted", "", ran=False))
+            self._send(message.seq, WorkerReport.from_text("aborted", "", ran=False))
             return
         try:
             method, params = self._served.request_of(message.tool, tool.arguments(payload))
         except InvalidArguments as error:
-            self._send(message.seq, Report.from_text("invalid_arguments", str(error), ran=False))
+            self._send(message.seq, WorkerReport.from_text("invalid_arguments", str(error), ran=False))
             return
         updates = UpdateSender(self._channel, message.seq)
         try:
@@ -333,9 +333,9 @@ class Serving:
                 else:
                     self._ask(number, call, *asked)
             elif call.until <= time.monotonic():
-                self._end(number, call, Report.from_text("aborted", ""))
+                self._end(number, call, WorkerReport.from_text("aborted", ""))
 
-    def _end(self, number: int, call: _Call, report: Report) -> None:
+    def _end(self, number: int, call: _Call, report: WorkerReport) -> None:
         del self._calls[number]
         self._connection.forget(number)
         self._connection.forget(call.ping)
@@ -353,7 +353,7 @@ class Serving:
             "worker", f"{self._title} {len(self._calls)} calls" if self._calls else self._title
         )
 
-    def _send(self, sequence: int, report: Report) -> None:
+    def _send(self, sequence: int, report: WorkerReport) -> None:
         # The processor time is the server's, whose processes serve all calls.
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         self._channel.send_frames(report.frames(sequence, Usage(0.0, memory, 0)))
@@ -412,7 +412,7 @@ class Serving:
             self._end(
                 number,
                 call,
-                Report("tool_error", failure(ToolError(f"the server asks for too much: {error}"))),
+                WorkerReport("tool_error", failure(ToolError(f"the server asks for too much: {error}"))),
             )
             return
         self._asked[self._asks] = round_, number
@@ -427,7 +427,9 @@ class Serving:
             self._end(
                 number,
                 call,
-                Report("tool_error", failure(ToolError(f"no answer: {str(given)[:LINE_CHARACTERS_MAX]}"))),
+                WorkerReport(
+                    "tool_error", failure(ToolError(f"no answer: {str(given)[:LINE_CHARACTERS_MAX]}"))
+                ),
             )
             return
         state = {} if round_.state is None else {"requestState": round_.state}
@@ -456,7 +458,7 @@ def _is_of_roots(request: object) -> bool:
     return isinstance(request, dict) and cast("dict[str, Any]", request).get("method") == "roots/list"
 
 
-def _report_of(call: _Call, response: Mapping[str, Any]) -> Report:
+def _report_of(call: _Call, response: Mapping[str, Any]) -> WorkerReport:
     """Return the report of a call that the server has answered; of one that was cancelled it says that."""
     try:
         result = call.tool.normalise(READERS.get(call.method, result_of)(result_of_response(response)))
@@ -467,8 +469,8 @@ def _report_of(call: _Call, response: Mapping[str, Any]) -> Report:
     except Exception as error:  # noqa: BLE001  # the values are the server's, and it may send any
         result = failure(ToolError(describe_exception(error)))
     if call.cancelled:
-        return Report("aborted", result)
-    return Report("tool_error" if result.is_error else "ok", result)
+        return WorkerReport("aborted", result)
+    return WorkerReport("tool_error" if result.is_error else "ok", result)
 
 
 def _figure(value: object) -> float | None:

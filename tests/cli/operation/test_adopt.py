@@ -30,8 +30,8 @@ from toolcell.cli.operation.adopt import places
 from toolcell.cli.operation.adopt import saved as keeping
 from toolcell.cli.operation.adopt.entries import Left, Server, masked, read
 from toolcell.cli.operation.adopt.give_back import give_back
-from toolcell.cli.operation.adopt.places import Place
-from toolcell.cli.operation.adopt.plan import Plan
+from toolcell.cli.operation.adopt.places import ServerPlace
+from toolcell.cli.operation.adopt.plan import AdoptionPlan
 from toolcelld.catalog.discovery import adoption
 
 KEY: Final = "ghp-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -719,7 +719,7 @@ TABLES: Final = st.lists(
 @given(TABLES, st.booleans())
 def test_any_toml_comes_back_or_is_refused(parts: list[str], crlf: bool) -> None:
     text = "".join(parts).replace("\n", "\r\n" if crlf else "\n")
-    place = Place("codex", "/none")
+    place = ServerPlace("codex", "/none")
     entry = '[mcp_servers.toolcell]\ncommand = "toolcell"\n'
     try:
         before = place.servers(text)
@@ -739,8 +739,8 @@ def test_any_toml_comes_back_or_is_refused(parts: list[str], crlf: bool) -> None
 def test_plans_and_places_are_values() -> None:
     """What is written into records and messages has no key in its representation."""
     entry = {"command": "a", "env": {"KEY": KEY}}
-    plan = Plan("/secrets", frozenset(), {}, {})
-    place = Place("cursor", "/none")
+    plan = AdoptionPlan("/secrets", frozenset(), {}, {})
+    place = ServerPlace("cursor", "/none")
     found = read("cursor", HOSTS["cursor"], "a", entry, "")
     plan.add(place, json.dumps(entry), [found])
     assert KEY not in repr(plan)

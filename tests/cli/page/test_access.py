@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcell.cli.page import access
-from toolcell.cli.page.access import Access, PageSession
+from toolcell.cli.page.access import PageAccess, PageSession
 
 
 class Clock:
@@ -27,7 +27,7 @@ def shown(name: str, value: str) -> dict[str, object]:
 
 
 def test_a_link_opens_one_session_and_only_once(clock: Clock) -> None:
-    own = Access()
+    own = PageAccess()
     secret = own.link(may_act=True)
     opened = own.open(secret)
     assert opened is not None
@@ -38,7 +38,7 @@ def test_a_link_opens_one_session_and_only_once(clock: Clock) -> None:
 
 
 def test_a_link_is_good_for_ten_minutes(clock: Clock) -> None:
-    own = Access()
+    own = PageAccess()
     early, late = own.link(may_act=False), own.link(may_act=False)
     clock.now += access.LINK_SECONDS - 1
     assert own.open(early) is not None
@@ -47,7 +47,7 @@ def test_a_link_is_good_for_ten_minutes(clock: Clock) -> None:
 
 
 def test_a_session_is_found_by_its_cookie_until_it_is_closed(clock: Clock) -> None:
-    own = Access()
+    own = PageAccess()
     opened = own.open(own.link(may_act=False))
     assert opened is not None
     value, session = opened
@@ -61,7 +61,7 @@ def test_a_session_is_found_by_its_cookie_until_it_is_closed(clock: Clock) -> No
 
 
 def test_a_session_ends_when_it_is_not_used_and_when_it_is_old(clock: Clock) -> None:
-    own = Access()
+    own = PageAccess()
     first = own.open(own.link(may_act=False))
     assert first is not None
     clock.now += access.IDLE_SECONDS
@@ -77,14 +77,14 @@ def test_a_session_ends_when_it_is_not_used_and_when_it_is_old(clock: Clock) -> 
 
 
 def test_the_oldest_session_ends_for_one_too_many(clock: Clock) -> None:
-    own = Access()
+    own = PageAccess()
     opened = [own.open(own.link(may_act=False)) for _ in range(access.SESSIONS_MAX + 1)]
     found = [own.find(shown(own.cookie, each[0])) for each in opened if each is not None]
     assert found == [None, *(each[1] for each in opened[1:] if each is not None)]
 
 
 def test_another_process_knows_neither_link_nor_cookie(clock: Clock) -> None:
-    own, other = Access(), Access()
+    own, other = PageAccess(), PageAccess()
     assert own.cookie != other.cookie
     assert other.open(own.link(may_act=True)) is None
     opened = own.open(own.link(may_act=True))
@@ -95,7 +95,7 @@ def test_another_process_knows_neither_link_nor_cookie(clock: Clock) -> None:
 
 @pytest.mark.parametrize("cookie", [b"\xff\xfe", b"=;=;=", b"a" * 100_000, b'toolcell="\\', b"\x00"])
 def test_a_cookie_of_anything_is_no_session(cookie: bytes) -> None:
-    assert Access().find({"headers": [(b"cookie", cookie)]}) is None
+    assert PageAccess().find({"headers": [(b"cookie", cookie)]}) is None
 
 
 def test_what_a_session_shows_is_of_that_session_alone() -> None:

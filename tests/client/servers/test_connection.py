@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from toolcell._servers import connection
-from toolcell._servers.connection import Connection, RpcError, ServerBroken, ServerExited
+from toolcell._servers.connection import RpcError, ServerBroken, ServerConnection, ServerExited
 
 HEAD = """
 import json, os, signal, sys, time
@@ -50,9 +50,9 @@ class Recorder:
 
 
 @contextmanager
-def served(script: str, host: Recorder | None = None) -> Generator[Connection]:
+def served(script: str, host: Recorder | None = None) -> Generator[ServerConnection]:
     """A server that has been greeted and runs these lines; it is reaped at the end."""
-    one = Connection([sys.executable, "-I", "-c", HEAD + script], "/", host or Recorder())
+    one = ServerConnection([sys.executable, "-I", "-c", HEAD + script], "/", host or Recorder())
     try:
         one.start()
         yield one
@@ -234,7 +234,7 @@ for _ in range(4):
         assert str(lists["prompts"]) == "prompts/list"
 
 
-def until_taken(one: Connection, number: int) -> Mapping[str, Any]:
+def until_taken(one: ServerConnection, number: int) -> Mapping[str, Any]:
     while (response := one.take(number)) is None:
         one.exchange(
             readable=bool(select.select(one.reading, [], [], 0.01)[0]), writable=bool(one.waiting_bytes)
@@ -289,7 +289,7 @@ def test_a_program_that_is_not_there_says_so() -> None:
     with pytest.raises(
         ServerBroken, match=r"^/no/such/program cannot be started: No such file or directory$"
     ):
-        Connection(["/no/such/program"], "/", Recorder()).start()
+        ServerConnection(["/no/such/program"], "/", Recorder()).start()
 
 
 @pytest.mark.parametrize(
@@ -330,9 +330,9 @@ say(id=hear()["id"], error={"code": -32022, "message": "another version", "data"
 
 
 @contextmanager
-def stateless(script: str) -> Generator[Connection]:
+def stateless(script: str) -> Generator[ServerConnection]:
     """A server that refuses a greeting and goes on with these lines, started; it is reaped at the end."""
-    one = Connection([sys.executable, "-I", "-c", STATELESS + script], "/", Recorder())
+    one = ServerConnection([sys.executable, "-I", "-c", STATELESS + script], "/", Recorder())
     try:
         one.start()
         yield one
@@ -368,7 +368,9 @@ hear()
 
 def test_another_refusal_of_a_greeting_is_one() -> None:
     lines = "say(id=hear()['id'], result={})\nhear()\nhear()\n"
-    one = Connection([sys.executable, "-I", "-c", STATELESS.replace("-32022", "5") + lines], "/", Recorder())
+    one = ServerConnection(
+        [sys.executable, "-I", "-c", STATELESS.replace("-32022", "5") + lines], "/", Recorder()
+    )
     try:
         with pytest.raises(RpcError, match="another version"):
             one.start()

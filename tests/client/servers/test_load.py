@@ -23,7 +23,7 @@ SCHEMA = {"type": "object"}
 
 
 def exports(*listed: dict[str, Any], chosen: tuple[str, ...] = ()) -> Exports:
-    return load.Served(["never-started"], 1, "s", chosen).exports({"tools": list(listed)})
+    return load.RunningServer(["never-started"], 1, "s", chosen).exports({"tools": list(listed)})
 
 
 @given(st.text(max_size=100))

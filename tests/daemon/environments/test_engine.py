@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.environments.engine import MAGIC, Engine, find_engine, passed_over
+from toolcelld.environments.engine import MAGIC, ScriptEngine, find_engine, passed_over
 from toolcelld.environments.programs import project_directories
 
 
@@ -75,8 +75,8 @@ def test_a_replaced_engine_has_another_key(tmp_path: Path) -> None:
     before = find_engine(None, str(tmp_path), "/nowhere")
     program(node, MAGIC + b"another")
     after = find_engine(None, str(tmp_path), "/nowhere")
-    assert isinstance(before, Engine)
-    assert isinstance(after, Engine)
+    assert isinstance(before, ScriptEngine)
+    assert isinstance(after, ScriptEngine)
     assert before.key != after.key
 
 

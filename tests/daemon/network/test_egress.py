@@ -18,14 +18,14 @@ from toolcelld.network.dialer import Dialer, Streams
 from toolcelld.network.egress import CONNECTIONS_MAX, Egress
 from toolcelld.network.names import HEADER
 from toolcelld.network.proxy import HEAD_BYTES_MAX
-from toolcelld.network.refusals import KEPT_MAX, Refused
+from toolcelld.network.refusals import KEPT_MAX, RefusedHost
 
 pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
 async def serving(
-    granted: Sequence[str], told: list[Refused] | None = None
+    granted: Sequence[str], told: list[RefusedHost] | None = None
 ) -> AsyncGenerator[tuple[Egress, tuple[str, int]]]:
     """The proxy of a cell, at an address."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -257,7 +257,7 @@ async def test_a_name_on_the_port_of_another_name_is_refused() -> None:
 
 
 async def test_a_flood_of_refusals_is_told_once_and_counted() -> None:
-    told: list[Refused] = []
+    told: list[RefusedHost] = []
     async with serving(["pypi.org"], told) as (served, address):
         for number in range(40):
             for _ in range(2):

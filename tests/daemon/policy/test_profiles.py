@@ -17,7 +17,7 @@ from toolcelld.config.hosts import network_entries
 from toolcelld.config.load import Config
 from toolcelld.config.resolution.access import Access
 from toolcelld.config.schema import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
-from toolcelld.environments.engine import Engine
+from toolcelld.environments.engine import ScriptEngine
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import Place
 from toolcelld.policy import profiles
@@ -41,7 +41,7 @@ PROJECT = Project(
     (f"{WORK}/.git",),
 )
 ALL = HostCapabilities()
-BUN = Engine("bun", "/opt/engines/bun")
+BUN = ScriptEngine("bun", "/opt/engines/bun")
 BARE = HostCapabilities(strict="unprivileged user namespaces are forbidden")
 NOTHING_AT_ALL = HostCapabilities(baseline="no Landlock", strict="no Landlock")
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from toolcelld.remote.tickets import (
     InvalidTicket,
     Oversight,
-    Place,
     PlacedTicket,
+    SessionPlace,
     Ticket,
     sign,
     verify,
@@ -105,7 +105,7 @@ def test_a_key_signs_for_its_own_node_alone() -> None:
 
 # Of Placement
 
-PLACE = Place(
+PLACE = SessionPlace(
     session="s-" + "a" * 24,
     fence=7,
     volume="repo",

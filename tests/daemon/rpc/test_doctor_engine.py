@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcelld.environments.engine import Engine
+from toolcelld.environments.engine import ScriptEngine
 from toolcelld.rpc import doctor
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ async def test_libraries_that_are_not_built_are_the_one_thing_to_mend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcelld.worker.engine.SOURCES", str(tmp_path))
-    monkeypatch.setattr(doctor, "engine_here", lambda: Engine("bun", "/opt/bun"))
+    monkeypatch.setattr(doctor, "engine_here", lambda: ScriptEngine("bun", "/opt/bun"))
     ruleset: Any = SimpleNamespace(host_paths=SimpleNamespace(environment={"PATH": ""}, home=str(tmp_path)))
     describer: Any = None  # nothing is described
     finding = await doctor.look_at_engine(ruleset, describer)

@@ -22,7 +22,7 @@ from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameEr
 from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.sandbox.setup import ABORT_SIGNAL
 from toolcelld.worker.abort import HEAD, Abortable
-from toolcelld.worker.calling.report import Report, Usage
+from toolcelld.worker.calling.report import Usage, WorkerReport
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
@@ -211,7 +211,7 @@ BLOCKS = st.lists(
 def test_a_report_has_the_length_of_every_part(
     blocks: list[TextBlock | ImageBlock | LinkBlock], details: bytes | None, metadata: bytes | None
 ) -> None:
-    ending = Report("ok", Result(tuple(blocks), details, None, metadata))
+    ending = WorkerReport("ok", Result(tuple(blocks), details, None, metadata))
     header, payload = put_together(list(ending.frames(1, USAGE)))
     lengths = [block.get("bytes", 0) for block in header["blocks"]]
     parts = [*lengths, header.get("details", 0), header.get("metadata", 0)]
@@ -229,7 +229,7 @@ def test_a_report_has_the_length_of_every_part(
 
 def test_a_result_whose_header_is_too_large_is_an_error_of_the_tool() -> None:
     links = tuple(LinkBlock(f"https://example.org/{'x' * 4000}/{number}", "n", "") for number in range(100))
-    ending = Report("ok", Result(links))
+    ending = WorkerReport("ok", Result(links))
     header, payload = put_together(list(ending.frames(3, USAGE)))
     assert (header["kind"], header["seq"], header["cpu"]) == ("tool_error", 3, 0.5)
     assert payload.startswith(b"The tool's result has too many parts")
@@ -237,7 +237,7 @@ def test_a_result_whose_header_is_too_large_is_an_error_of_the_tool() -> None:
 
 def test_an_aborted_call_is_reported_as_aborted_for_any_result() -> None:
     links = tuple(LinkBlock("x" * 4000, "", "") for _ in range(100))
-    header, _ = put_together(list(Report("aborted", Result(links)).frames(1, USAGE)))
+    header, _ = put_together(list(WorkerReport("aborted", Result(links)).frames(1, USAGE)))
     assert header["kind"] == "aborted"
 
 

@@ -25,7 +25,7 @@ from toolcelld.output.spill import OutputOrigin, SpillStore
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.frames import Decoder, FrameError
 from toolcelld.protocol.messages import MessageError, ResultMessage, from_worker
-from toolcelld.worker.calling.report import Report, Usage
+from toolcelld.worker.calling.report import Usage, WorkerReport
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 SETTINGS = resolve(Config(), "t", {}, "project")
@@ -101,7 +101,7 @@ def test_a_result_does_not_depend_on_how_it_is_split(
     metadata: dict[str, int] | None,
     at: list[int],
 ) -> None:
-    ending = Report(
+    ending = WorkerReport(
         "ok",
         Result(
             tuple(blocks),
@@ -322,6 +322,6 @@ def test_a_wrong_length_gives_no_short_result(length: object) -> None:
 
 def test_usual_results_are_short_results() -> None:
     for value, details in (("12", b"12"), ("", None), ("two\nlines\n", None), ("é", b'{"a":[1]}')):
-        ending = Report("ok", Result((TextBlock(value),), details=details))
+        ending = WorkerReport("ok", Result((TextBlock(value),), details=details))
         (frame,) = Decoder().feed(b"".join(ending.frames(1, USAGE)))
         assert short_result(said(frame.header), frame.payload, SETTINGS.limits) is not None

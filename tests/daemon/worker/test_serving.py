@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from tests import servers
 
-from toolcell._servers.connection import Connection, Listing
-from toolcell._servers.load import Served
+from toolcell._servers.connection import Listing, ServerConnection
+from toolcell._servers.load import RunningServer
 from toolcelld.protocol.frames import Decoder, Frame, split
 from toolcelld.protocol.messages import CallContext, CallMessage, ToWorker
 from toolcelld.sandbox.setup import ABORT_SIGNAL
@@ -45,7 +45,7 @@ class Daemon:
         self._reports, reports = os.pipe()
         self._decoder = Decoder()
         self._frames: list[Frame] = []
-        self.served = Served([sys.executable, "-I", *map(str, command)], 9, command[0].stem)
+        self.served = RunningServer([sys.executable, "-I", *map(str, command)], 9, command[0].stem)
         found = self.served.exports(self.served.start())
         tools = {tool.name: tool for tool in found.tools}
         self._channel, self._abortable = DaemonChannel(worker.detach(), reports), Abortable(aborts.detach())
@@ -167,7 +167,7 @@ def test_lists_that_are_announced_without_end_are_sent_at_a_rate(
     tools(tmp_path / "list", "a")
     asked: list[float] = []
 
-    def counted(connection: Connection) -> Listing:
+    def counted(connection: ServerConnection) -> Listing:
         asked.append(time.monotonic())
         return Listing(connection)
 

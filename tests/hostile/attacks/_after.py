@@ -4,14 +4,16 @@ import os
 import time
 from pathlib import Path
 
-from toolcelld.worker.calling.report import Report, Usage
+from toolcelld.worker.calling.report import Usage, WorkerReport
 
 REPORTS = 6
 
 
 def report_early() -> None:
     """Send the result of the worker's first call."""
-    frames = Report.from_text("ok", "early").frames(1, Usage(cpu_seconds=0.0, memory_peak_bytes=0, threads=0))
+    frames = WorkerReport.from_text("ok", "early").frames(
+        1, Usage(cpu_seconds=0.0, memory_peak_bytes=0, threads=0)
+    )
     os.write(REPORTS, b"".join(frames))
 
 

@@ -10,7 +10,7 @@ signal.alarm(20)
 
 @tool
 def replace_runtime(target: dict[str, Any]) -> str:
-    from toolcelld.worker.calling.report import Report
+    from toolcelld.worker.calling.report import WorkerReport
 
-    Report.frames = lambda *_: iter(())  # type: ignore[method-assign]  # that is the fault
+    WorkerReport.frames = lambda *_: iter(())  # type: ignore[method-assign]  # that is the fault
     return "replaced"

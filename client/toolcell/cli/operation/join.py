@@ -7,7 +7,7 @@ import tempfile
 from typing import Final
 
 from toolcell import _certificates
-from toolcell._certificates import Code, WrongCode
+from toolcell._certificates import JoinCode, WrongCode
 from toolcell._extras import install_command
 from toolcell._paths import TLS, machine_file
 from toolcell._printable import json_text, printable
@@ -52,7 +52,7 @@ async def exchange(address: str, code: str) -> tuple[str, bytes, pb.JoinResponse
     address = address.removeprefix(TLS)
     try:
         host, port = split(address)
-        read = Code.read(code)
+        read = JoinCode.read(code)
     except WrongCode as error:
         remedy = "toolcell serve --listen prints one, with the command to copy."
         raise Misuse(f"That is no code: {error}.", remedy) from error

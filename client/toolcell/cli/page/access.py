@@ -76,7 +76,7 @@ class PageSession:
         return now >= self.ends or now >= self.used + IDLE_SECONDS
 
 
-class Access:
+class PageAccess:
     """The links and sessions of one process; nothing of them is written down."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class PageGuard(AccessGuard):
     def __init__(
         self,
         app: ASGIApp,
-        access: Access,
+        access: PageAccess,
         *,
         authorities: Iterable[str],
         token: str,

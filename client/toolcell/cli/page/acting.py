@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from toolcell.adapters.gateway.application import JsonAnswer
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.json_output import record
-from toolcell.cli.page.access import OPEN, OPERATOR, SESSION_SECONDS, Access
-from toolcell.cli.page.faults import Fault, handle_faults
+from toolcell.cli.page.access import OPEN, OPERATOR, SESSION_SECONDS, PageAccess
+from toolcell.cli.page.faults import PageFault, handle_faults
 from toolcell.cli.page.reading import session_of
 from toolcell.client._grpc.methods import Method, OperatorMethods, ToolCellMethods
 
@@ -53,7 +53,7 @@ class _Link(BaseModel):
     link: Annotated[str, Field(max_length=256)]
 
 
-def add_acting(app: FastAPI, context: CommandContext, access: Access) -> None:
+def add_acting(app: FastAPI, context: CommandContext, access: PageAccess) -> None:
     """Add the routes to an application."""
     handle_faults(app)
     _add_session(app, access)
@@ -62,7 +62,9 @@ def add_acting(app: FastAPI, context: CommandContext, access: Access) -> None:
     async def act(name: str, values: dict[str, JsonValue]) -> Response:
         """Do something: see `ACTIONS`."""
         if (action := ACTIONS.get(name)) is None:
-            raise Fault(404, "no_route", f"There is no action {name!r}.", f"There are: {', '.join(ACTIONS)}.")
+            raise PageFault(
+                404, "no_route", f"There is no action {name!r}.", f"There are: {', '.join(ACTIONS)}."
+            )
         request = _request(action, values)
         async with operator(context) as client:
             if action.method is OperatorMethods.Drain:  # its stream lasts until the last call has ended
@@ -71,13 +73,13 @@ def add_acting(app: FastAPI, context: CommandContext, access: Access) -> None:
             return JsonAnswer(record(await client.ask(action.method, request)))
 
 
-def _add_session(app: FastAPI, access: Access) -> None:
+def _add_session(app: FastAPI, access: PageAccess) -> None:
     @app.post(OPEN)
     async def open_session(wanted: _Link) -> Response:
         """Open a session with the secret of a link, which is good once."""
         opened = access.open(wanted.link)
         if opened is None:
-            raise Fault(
+            raise PageFault(
                 401,
                 "used_link",
                 "This link was used before, or is older than ten minutes.",
@@ -105,15 +107,15 @@ def _add_session(app: FastAPI, access: Access) -> None:
 
 
 def _request(action: Action, values: dict[str, JsonValue]) -> Message:
-    """Make the request of an action. Raises Fault for what it does not have."""
+    """Make the request of an action. Raises PageFault for what it does not have."""
     if unknown := sorted(values.keys() - action.fields):
         allowed = ", ".join(sorted(action.fields)) or "no field"
-        raise Fault(422, "invalid_request", f"{unknown[0][:64]!r} is not known; there is: {allowed}.")
+        raise PageFault(422, "invalid_request", f"{unknown[0][:64]!r} is not known; there is: {allowed}.")
     request: Message = action.method.request()
     try:
         return json_format.ParseDict(values, request)
     except json_format.ParseError as error:
-        raise Fault(422, "invalid_request", str(error)[:400]) from error
+        raise PageFault(422, "invalid_request", str(error)[:400]) from error
 
 
 async def _closable(answers: Any) -> AsyncGenerator[Message]:

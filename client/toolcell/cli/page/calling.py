@@ -22,7 +22,7 @@ from toolcell.adapters.gateway.feed import FeedEvent, Reader, as_sse, message_of
 from toolcell.cli._ui.connect import CommandContext, refuse_hung, refuse_stale
 from toolcell.cli._ui.exit_codes import Failure
 from toolcell.cli.page.access import OPERATOR
-from toolcell.cli.page.faults import Fault
+from toolcell.cli.page.faults import PageFault
 from toolcell.client import Ask, Unavailable, connect
 from toolcell.client._launch.daemon import find
 from toolcell.client.callbacks import REASON_CHARACTERS_MAX, Answer
@@ -83,14 +83,14 @@ class OpenQuestions:
             tell(FeedEvent("answered", {"question": name}))
 
     def answer(self, answer: _Answered) -> None:
-        """Answer a question. Raises Fault where it is not open, or this is no answer to it."""
+        """Answer a question. Raises PageFault where it is not open, or this is no answer to it."""
         fits, future = self._open.get(answer.question, (None, None))
         if fits is None or future is None or future.done():
-            raise Fault(
+            raise PageFault(
                 404, "unknown_question", "This question is not open: it was answered, or its call has ended."
             )
         if not fits(answer):
-            raise Fault(422, "invalid_request", "This is no answer to that question.")
+            raise PageFault(422, "invalid_request", "This is no answer to that question.")
         future.set_result(answer)
 
 

@@ -8,7 +8,7 @@ from toolcell.adapters.gateway.application import JsonAnswer
 from toolcell.cli._ui.exit_codes import Failure
 
 
-class Fault(Exception):
+class PageFault(Exception):
     """A request that is not served, with its status."""
 
     def __init__(self, status: int, reason: str, message: str, remedy: str = "") -> None:
@@ -19,8 +19,8 @@ class Fault(Exception):
 def handle_faults(app: FastAPI) -> None:
     """Have every fault answered."""
 
-    @app.exception_handler(Fault)
-    async def fault(_: Request, error: Fault) -> Response:
+    @app.exception_handler(PageFault)
+    async def fault(_: Request, error: PageFault) -> Response:
         return error.answer
 
     @app.exception_handler(Failure)

@@ -17,7 +17,7 @@ from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import HttpOptions
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli.adapters.http_server import address_of, listen, token_of
-from toolcell.cli.page.access import Access, PageGuard
+from toolcell.cli.page.access import PageAccess, PageGuard
 from toolcell.cli.page.acting import add_acting
 from toolcell.cli.page.calling import add_calling
 from toolcell.cli.page.files import add_files, read_files
@@ -51,7 +51,7 @@ async def ui(context: CommandContext, options: HttpOptions, *, may_act: bool) ->
         ) from error
     async with daemon(context, shared=True):
         pass  # it runs now
-    access = Access()
+    access = PageAccess()
     live = Live(context)
     sessions = GatewaySessions(
         os.getcwd(), socket=context.socket, daemon="running" if context.socket else "start"

@@ -16,7 +16,7 @@ from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.errors import Refusal
 from toolcelld.lifecycle import WorkerEvent, WorkerState
-from toolcelld.network.refusals import Refused
+from toolcelld.network.refusals import RefusedHost
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
@@ -106,7 +106,7 @@ class FunctionListener:
     def on_broken(self, error: FrameError) -> None:
         self.fail(f"its worker sent what is no frame ({error})")
 
-    def on_refused(self, refused: Refused) -> None:
+    def on_refused(self, refused: RefusedHost) -> None:
         pass  # its own exception has what it could not reach
 
     def on_death(self, cell_exit: CellExit) -> None:

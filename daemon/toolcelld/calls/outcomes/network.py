@@ -13,7 +13,7 @@ from toolcelld.config.hosts import as_address, entry_for, is_granted, network_en
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.settings import Settings
 from toolcelld.network.attempts import Attempt
-from toolcelld.network.refusals import Refused
+from toolcelld.network.refusals import RefusedHost
 from toolcelld.sandbox.policy import SandboxPolicy
 
 _PLACE: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,253}))(?::([0-9]{1,5}))?")
@@ -24,7 +24,7 @@ def explained(
     settings: Settings,
     policy: SandboxPolicy,
     unreached: str | None,
-    refused: Sequence[Refused],
+    refused: Sequence[RefusedHost],
     attempts: Sequence[Attempt],
 ) -> str:
     """Return why a failed tool did not reach a host; empty where its network is not why.

@@ -23,7 +23,7 @@ from toolcelld.config.enforcement import enforced_by, limit_of
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, shown_limit
 from toolcelld.network.attempts import Attempt
-from toolcelld.network.refusals import Refused
+from toolcelld.network.refusals import RefusedHost
 from toolcelld.output.spill import KeptOutput
 from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
 
@@ -90,7 +90,7 @@ class Evidence(NamedTuple):
     leftovers: int = 0  # processes besides the worker when it reported
     broken: str = ""  # what it sent that is not a valid frame
     policy: SandboxPolicy = OPEN  # of its cell
-    refused: tuple[Refused, ...] = ()  # hosts that it asked for and may not reach
+    refused: tuple[RefusedHost, ...] = ()  # hosts that it asked for and may not reach
     attempts: tuple[Attempt, ...] = ()  # at hosts that it may reach
     question_seconds: float = 0.0  # that its questions may wait, where it asked one
     server: str = ""  # the source of its MCP server, which proves nothing of a stopped call while it runs

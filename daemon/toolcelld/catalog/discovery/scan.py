@@ -22,7 +22,7 @@ from toolcelld.catalog.discovery.digest import Digest, digest_below, listed
 from toolcelld.catalog.discovery.sources import PROJECT, Source, ToolFile, fault_within
 from toolcelld.catalog.problem import Problem, unused_in
 from toolcelld.config.project_file import PROJECT_FILE
-from toolcelld.environments.engine import ENGINES, Engine, EngineName, engine_here
+from toolcelld.environments.engine import ENGINES, EngineName, ScriptEngine, engine_here
 from toolcelld.files.paths import open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.flavours import flavour_of
@@ -61,7 +61,7 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
     found: list[ToolFile | Problem] = []
     directories: set[str] = set()
     paths: dict[str, str] = {}  # resolved to first seen
-    engines: dict[EngineName | None, Engine | None] = {}
+    engines: dict[EngineName | None, ScriptEngine | None] = {}
     budget = CONTENT_BYTES_MAX
     for source in sources:
         if source.mistakes:
@@ -103,7 +103,7 @@ def _scan_listed(
     resolved: str,
     paths: dict[str, str],
     budget: int,
-    engine: Engine | None,
+    engine: ScriptEngine | None,
 ) -> Iterator[ToolFile | Problem]:
     """Scan for the one file of a source; its directory may be that of another source, which has it already."""
     path = os.path.join(resolved, source.only)
@@ -120,7 +120,7 @@ def _scan_directory(
     resolved: str,
     paths: dict[str, str],
     budget: int,
-    engine: Engine | None,
+    engine: ScriptEngine | None,
 ) -> Iterator[ToolFile | Problem]:
     flavour, is_plugins = flavour_of(place), place in source.plugins
     # A project comes with links of its author's choice, which could lead to any directory of the user.
@@ -202,7 +202,9 @@ def _contents(
     return found
 
 
-def _digest_of(path: str, content: bytes, directory: Digest, source: Source, engine: Engine | None) -> str:
+def _digest_of(
+    path: str, content: bytes, directory: Digest, source: Source, engine: ScriptEngine | None
+) -> str:
     """Return the digest of a tool file: of its directory, of what it asks for, and of what runs it."""
     own = hashlib.blake2b(directory.value, digest_size=20)
     own.update(source.project_file)  # what it asks for may change how its files are described

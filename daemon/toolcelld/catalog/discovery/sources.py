@@ -26,7 +26,7 @@ from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.schema import OnAbort, Share, SourceSection
-from toolcelld.environments.engine import Engine, EngineName
+from toolcelld.environments.engine import EngineName, ScriptEngine
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import (
     OTHER_FLAVOURS,
@@ -97,7 +97,7 @@ class ToolFile:
     uncovered: str = ""  # what in the directory the digest does not cover
     flavour: str = "toolcell"  # the system whose place it lies in
     asked: ProjectFile = field(default=ASKS_NOTHING, compare=False)  # of its project; the digest covers it
-    engine: Engine | None = None  # what runs it, where it is no Python file
+    engine: ScriptEngine | None = None  # what runs it, where it is no Python file
     project: str = ""  # its project, where it lies in no place for tools and was named by its path
     share: Share | None = None  # of an MCP server: who has one process of it in common
     on_abort: OnAbort = "replace"  # the same: what becomes of the process in which a call was stopped

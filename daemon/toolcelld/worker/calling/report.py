@@ -39,7 +39,7 @@ class Usage(NamedTuple):
     """The state of the process that it has changed for good."""
 
 
-class Report(NamedTuple):
+class WorkerReport(NamedTuple):
     """The worker's report of one call."""
 
     kind: Kind
@@ -57,7 +57,7 @@ class Report(NamedTuple):
         ran: bool = True,
         limit: RaisedLimit | None = None,
         unreached: str | None = None,
-    ) -> Report:
+    ) -> WorkerReport:
         """Return a report whose result is one text.
 
         Args:
@@ -81,7 +81,7 @@ class Report(NamedTuple):
         except FrameError as error:  # raised before the first frame: only the header can be over its bound
             text = f"The tool's result has too many parts, or links that are too long: {error}."
             kind = "tool_error" if self.kind == "ok" else self.kind
-            replaced = Report.from_text(kind, text, ran=self.ran, limit=self.limit)
+            replaced = WorkerReport.from_text(kind, text, ran=self.ran, limit=self.limit)
             yield from replaced._frames(sequence, usage)
 
     def _frames(self, sequence: int, usage: Usage) -> Iterator[bytes]:

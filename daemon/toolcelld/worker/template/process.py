@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Final
 
 from toolcelld import linux
-from toolcelld.sandbox.setup import ABORT_SIGNAL, Plan
+from toolcelld.sandbox.setup import ABORT_SIGNAL, CellPlan
 from toolcelld.sandbox.system_calls import seccomp
 from toolcelld.worker.template.descriptors import SharedDescriptors
 from toolcelld.worker.template.leftovers import Leftovers
@@ -43,7 +43,7 @@ class Template:
         leftovers: Removes what a call left in the cell's own file systems.
     """
 
-    def __init__(self, plan: Plan, leftovers: Leftovers) -> None:
+    def __init__(self, plan: CellPlan, leftovers: Leftovers) -> None:
         self._scoped = plan.can_scope
         self._renames = plan.enclosure != "none"
         self._leftovers = leftovers

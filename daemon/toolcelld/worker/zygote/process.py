@@ -32,7 +32,7 @@ from typing import Any, Final, NoReturn
 
 from toolcelld import linux, titles
 from toolcelld.sandbox.policy import Enclosure
-from toolcelld.sandbox.setup import ForkHooks, Plan
+from toolcelld.sandbox.setup import CellPlan, ForkHooks
 from toolcelld.worker import keeper
 from toolcelld.worker.zygote.holes import fill_holes
 from toolcelld.worker.zygote.immortal import is_supported, make_immortal
@@ -153,8 +153,10 @@ class _Zygote:
             os.close(number)
         return True
 
-    def _plan(self, descriptors: Sequence[int], enclosure: Enclosure, *, host_network: bool = False) -> Plan:
-        return Plan(
+    def _plan(
+        self, descriptors: Sequence[int], enclosure: Enclosure, *, host_network: bool = False
+    ) -> CellPlan:
+        return CellPlan(
             descriptors=descriptors,
             zygote_pid=os.getpid(),
             enclosure=enclosure,

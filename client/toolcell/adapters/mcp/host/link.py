@@ -36,7 +36,7 @@ LINGER_SECONDS = 2.0  # a restarted daemon is back by then; a killed host needs 
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class LinkCaller:
     """What a session is opened for."""
 
     agent: str
@@ -64,7 +64,7 @@ class HostLink:
         self._limits = Limits(timeout=timeout_seconds) if timeout_seconds is not None else Limits()
         self._daemon: Start = daemon
         # A session that is open and not in use: who it is for, what its callbacks lead to, and what ends it.
-        self._ahead: tuple[Caller, _Relay, Session] | None = None
+        self._ahead: tuple[LinkCaller, _Relay, Session] | None = None
         self._stack = AsyncExitStack()
 
     async def start_daemon(self) -> None:
@@ -73,7 +73,7 @@ class HostLink:
             with suppress(Unavailable):
                 await find(self._socket, self._daemon).ready()
 
-    async def open_ahead(self, caller: Caller) -> Session:
+    async def open_ahead(self, caller: LinkCaller) -> Session:
         """Open a session that `session` will use. Raises Unavailable."""
         relay = _Relay()
         session = await self._stack.enter_async_context(self._connect(caller, relay))
@@ -81,7 +81,7 @@ class HostLink:
         return session
 
     @asynccontextmanager
-    async def session(self, caller: Caller, callbacks: Callbacks) -> AsyncGenerator[Session]:
+    async def session(self, caller: LinkCaller, callbacks: Callbacks) -> AsyncGenerator[Session]:
         """Be in a session: the one that was opened ahead if it is for this caller, else a new one. Raises Unavailable."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == caller:
@@ -99,7 +99,7 @@ class HostLink:
         self._ahead = None
         await self._stack.aclose()
 
-    def _connect(self, caller: Caller, relay: _Relay) -> AbstractAsyncContextManager[Session]:
+    def _connect(self, caller: LinkCaller, relay: _Relay) -> AbstractAsyncContextManager[Session]:
         # Whether the host has what a tool asks it for is known with each call.
         services: dict[str, Service] = {INPUT: relay.input}
         if caller.elicits:

@@ -71,7 +71,7 @@ from .context import (
     session_id,
 )
 from .limits import DESCRIBED_SECONDS_MAX, limits_of, pins_definitions, reads_structured, takes_links
-from .link import Callbacks, Caller, HostLink
+from .link import Callbacks, HostLink, LinkCaller
 from .request_state import RequestStates
 
 ROOTS = "roots"
@@ -512,7 +512,7 @@ class HostSession:
         try:
             self._place = await self._directory(context)
             callbacks = Callbacks(self._ask, self._question, self._input, changed.set)
-            caller = Caller(agent, self._place, can_elicit(context))
+            caller = LinkCaller(agent, self._place, can_elicit(context))
             async with self._link.session(caller, callbacks) as session:
                 wrong = session.catalog.errors
                 opened.set_result(session)

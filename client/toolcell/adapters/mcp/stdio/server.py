@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from toolcell.adapters import read_output
 from toolcell.adapters.mcp.host.context import HostContext, elicits, root_directory
 from toolcell.adapters.mcp.host.limits import DESCRIBED_SECONDS_MAX
-from toolcell.adapters.mcp.host.link import Caller, HostLink
+from toolcell.adapters.mcp.host.link import HostLink, LinkCaller
 from toolcell.adapters.pipes import LineTooLong, Pipes
 from toolcell.client import ToolInfo, Unavailable
 
@@ -304,7 +304,9 @@ class StdioServer:
         root = await self._root(host)
         directory = self._surroundings.directory or root or self._surroundings.here
         try:
-            session = await self._link.open_ahead(Caller(host.agent, directory, elicits(host.capabilities)))
+            session = await self._link.open_ahead(
+                LinkCaller(host.agent, directory, elicits(host.capabilities))
+            )
             catalog = await session.described(DESCRIBED_SECONDS_MAX)
         except Unavailable:
             return None

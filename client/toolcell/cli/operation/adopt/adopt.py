@@ -24,10 +24,10 @@ from toolcell.cli.operation.config import refuse_mistakes, reread, run
 
 from . import saved
 from .entries import Left, Server
-from .places import Place, places_of, replace, text_of
-from .plan import Move, Plan, refused, servers_of
+from .places import ServerPlace, places_of, replace, text_of
+from .plan import AdoptionPlan, Move, refused, servers_of
 from .saved import Record
-from .show import Kept, print_json_of, print_plan, say_done
+from .show import KeptFile, print_json_of, print_plan, say_done
 
 ADOPTION: Final = "toolcelld.catalog.discovery.adoption"
 
@@ -42,7 +42,7 @@ async def adopt(context: CommandContext, hosts: Sequence[str] | None, *, project
         yes: Whether it is done without a question.
     """
     keys = checked_hosts(context, hosts, project=project)
-    kept: list[Kept] = []
+    kept: list[KeptFile] = []
     with saved.held() as place:
         plan, file = _planned([*_found(keys, os.getcwd() if project else None, kept)])
         records = [*_records(context, plan, [*saved.records(place)], saved.next_number(place), kept)]
@@ -76,8 +76,8 @@ def checked_hosts(context: CommandContext, hosts: Sequence[str] | None, *, proje
 
 
 def _found(
-    keys: Sequence[str], project: str | None, kept: list[Kept]
-) -> Iterator[tuple[Place, str, list[Server | Left]]]:
+    keys: Sequence[str], project: str | None, kept: list[KeptFile]
+) -> Iterator[tuple[ServerPlace, str, list[Server | Left]]]:
     """Yield the places that have servers, with their texts; note the files that cannot be used."""
     for place in (it for key in keys for it in places_of(key, os.environ, project)):
         try:
@@ -89,20 +89,20 @@ def _found(
         except FileNotFoundError:
             continue
         except (NotPlain, Unchanged, OSError) as error:
-            kept.append(Kept(place, _why(error)))
+            kept.append(KeptFile(place, _why(error)))
             continue
         if found := servers_of(place, servers):
             yield place, text, found
 
 
-def _planned(found: Sequence[tuple[Place, str, list[Server | Left]]]) -> tuple[Plan, str]:
+def _planned(found: Sequence[tuple[ServerPlace, str, list[Server | Left]]]) -> tuple[AdoptionPlan, str]:
     """Return a plan for servers that were found, and the configuration file that it is for."""
     numbered = [
         (f"{at} {index}", it) for at, (_, _, servers) in enumerate(found) for index, it in enumerate(servers)
     ]
     commands = {key: it.section["mcp"] for key, it in numbered if isinstance(it, Server)}
     said = asked({"commands": commands})
-    plan = Plan(
+    plan = AdoptionPlan(
         os.path.join(os.path.dirname(said["file"]), "secrets"),
         frozenset(said["reserved"]),
         said["sources"],
@@ -122,7 +122,7 @@ def asked(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _records(
-    context: CommandContext, plan: Plan, earlier: Sequence[Record], number: int, kept: list[Kept]
+    context: CommandContext, plan: AdoptionPlan, earlier: Sequence[Record], number: int, kept: list[KeptFile]
 ) -> Iterator[Record]:
     """Yield a record for each file that can be edited; note the others."""
     texts: dict[tuple[str, str | None], str] = {}
@@ -134,7 +134,7 @@ def _records(
         try:
             after = _edited(context, move, before)
         except NotPlain as error:
-            kept.append(Kept(move.place, _why(error)))
+            kept.append(KeptFile(move.place, _why(error)))
             continue
         texts[file] = after
         yield _record(plan, move, before, after, earlier, number)
@@ -152,7 +152,7 @@ def _edited(context: CommandContext, move: Move, before: str) -> str:
 
 
 def _record(
-    plan: Plan, move: Move, before: str, after: str, earlier: Sequence[Record], number: int
+    plan: AdoptionPlan, move: Move, before: str, after: str, earlier: Sequence[Record], number: int
 ) -> Record:
     """Return the record of a move: with the sources and secrets that adoptions have made, and none of the user's own."""
     made = {name for record in earlier for name in record.sources} | plan.new_sources.keys()
@@ -188,7 +188,7 @@ async def _agreed(keys: Sequence[str], *, project: bool, as_json: bool) -> bool:
     return False
 
 
-def _carried_out(place: int, plan: Plan, records: Sequence[Record]) -> list[Kept]:
+def _carried_out(place: int, plan: AdoptionPlan, records: Sequence[Record]) -> list[KeptFile]:
     """Do what was planned; return the files that stay as they are after all, and why."""
     written: list[str] = []
     try:
@@ -207,7 +207,7 @@ def _carried_out(place: int, plan: Plan, records: Sequence[Record]) -> list[Kept
         for record in records:
             saved.forget(place, record)
         raise
-    kept: list[Kept] = []
+    kept: list[KeptFile] = []
     failed: set[str] = set()
     for record in records:
         try:
@@ -216,7 +216,7 @@ def _carried_out(place: int, plan: Plan, records: Sequence[Record]) -> list[Kept
             replace(record.place, record.before, record.after)
         except (Unchanged, OSError) as error:
             failed.add(record.place.path)
-            kept.append(Kept(record.place, _why(error), failed=True))
+            kept.append(KeptFile(record.place, _why(error), failed=True))
             take_out(place, record)
     return kept
 

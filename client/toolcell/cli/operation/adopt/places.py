@@ -22,7 +22,7 @@ SERVERS_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerPlace:
     """The servers of one file, or of one project in a file of many.
 
     Attributes:
@@ -128,7 +128,7 @@ class Changed(Exception):
         self.differences = differences
 
 
-def places_of(key: str, environment: Mapping[str, str], project: str | None) -> list[Place]:
+def places_of(key: str, environment: Mapping[str, str], project: str | None) -> list[ServerPlace]:
     """Return where a host may have servers.
 
     Args:
@@ -139,13 +139,13 @@ def places_of(key: str, environment: Mapping[str, str], project: str | None) -> 
     host = HOSTS[key]
     if project is not None and not host.project:
         return []
-    places = [Place(key, host.file(environment, project), project)]
+    places = [ServerPlace(key, host.file(environment, project), project)]
     if key == "claude" and project is None:  # what `claude mcp add` writes unless it is told otherwise
-        places.append(Place(key, places[0].path, None, ("projects", os.getcwd())))
+        places.append(ServerPlace(key, places[0].path, None, ("projects", os.getcwd())))
     return places
 
 
-def text_of(place: Place) -> str:
+def text_of(place: ServerPlace) -> str:
     """Return what a file says; "" where it is not there. Raises `Unchanged` for one that is not the user's own, and `OSError`."""
     said = [""]
 
@@ -157,7 +157,7 @@ def text_of(place: Place) -> str:
     return said[0]
 
 
-def replace(place: Place, old: str, new: str) -> None:
+def replace(place: ServerPlace, old: str, new: str) -> None:
     """Put another text in a file's place. Raises `Unchanged` where it does not say `old` any more, and `OSError`."""
 
     def replaced(text: str) -> str:

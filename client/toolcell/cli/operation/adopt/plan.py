@@ -16,7 +16,7 @@ from toolcell._servers.load import name_of
 from toolcell.cli.adapters.mcp_install.hosts import NAME
 
 from .entries import Left, Server, Variable, read
-from .places import Place
+from .places import ServerPlace
 
 NAME_CHARACTERS_MAX: Final = 60  # 64 in the configuration, with room for a number
 VALUE_BYTES_MAX: Final = 8 * 1024
@@ -44,7 +44,7 @@ class Adopted:
 class Move:
     """What becomes of the servers of one place."""
 
-    place: Place
+    place: ServerPlace
     text: str = field(repr=False)
     adopted: tuple[Adopted, ...] = ()
     left: tuple[Left, ...] = ()
@@ -59,7 +59,7 @@ class Secret:
 
 
 @dataclass(slots=True)
-class Plan:
+class AdoptionPlan:
     """All moves, and what the configuration gets. The mutable state: what has got a name so far."""
 
     secrets_directory: str
@@ -75,7 +75,7 @@ class Plan:
         """The places of new secrets, as the configuration has them."""
         return {name: dict(secret.place) for name, secret in self.new_secrets.items()}
 
-    def add(self, place: Place, text: str, found: Sequence[Server | Left]) -> None:
+    def add(self, place: ServerPlace, text: str, found: Sequence[Server | Left]) -> None:
         """Plan the move of one place's servers."""
         adopted: list[Adopted] = []
         left: list[Left] = []
@@ -91,7 +91,7 @@ class Plan:
             adopted.append(self._source(place, it))
         self.moves.append(Move(place, text, tuple(adopted), tuple(left)))
 
-    def keep_only(self, places: Collection[Place]) -> None:
+    def keep_only(self, places: Collection[ServerPlace]) -> None:
         """Leave out the moves of other places, and what only they need."""
         self.moves = [
             move if move.place in places else replace(move, adopted=(), left=move.left) for move in self.moves
@@ -101,7 +101,7 @@ class Plan:
         self.new_sources = {name: it for name, it in self.new_sources.items() if name in used}
         self.new_secrets = {name: it for name, it in self.new_secrets.items() if name in named}
 
-    def _source(self, place: Place, server: Server) -> Adopted:
+    def _source(self, place: ServerPlace, server: Server) -> Adopted:
         section = server.section
         for name in _names(server.name, place.key):
             if name in self.reserved:
@@ -140,7 +140,7 @@ class Plan:
         return Secret({"file": os.path.join(self.secrets_directory, variable.name)}, variable.value)
 
 
-def servers_of(place: Place, servers: Mapping[str, Any]) -> list[Server | Left]:
+def servers_of(place: ServerPlace, servers: Mapping[str, Any]) -> list[Server | Left]:
     """Read the servers of a place, without Toolcell's own entry."""
     return [
         read(place.key, place.host, name, entry, place.project or (place.above[-1] if place.above else ""))

@@ -21,7 +21,7 @@ from toolcell import _paths
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli.adapters.mcp_install.hosts import HOSTS
 
-from .places import Place
+from .places import ServerPlace
 
 FORM: Final = 1
 """Of the records; one of another form is not undone."""
@@ -44,7 +44,7 @@ class Record:
         number: Its place in the order of all.
     """
 
-    place: Place
+    place: ServerPlace
     before: str = field(repr=False)
     after: str = field(repr=False)
     sources: Mapping[str, list[str]]
@@ -165,7 +165,7 @@ def _record(said: Any) -> Record:
     if not all(isinstance(text, str) for text in texts) or not isinstance(said["number"], int):
         raise ValueError
     sources, secrets = dict(said["sources"]), dict(said["secrets"])
-    place = Place(key, path, project, tuple(said["above"]))
+    place = ServerPlace(key, path, project, tuple(said["above"]))
     return Record(place, said["before"], said["after"], sources, secrets, said["number"])
 
 

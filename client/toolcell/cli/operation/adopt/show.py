@@ -13,8 +13,8 @@ from toolcell.cli._ui.streams import print_json
 from toolcell.cli.adapters.mcp_install.hosts import HOSTS, NAME
 
 from .entries import Variable, has_keys
-from .places import Place
-from .plan import Adopted, Move, Plan, ruled
+from .places import ServerPlace
+from .plan import Adopted, AdoptionPlan, Move, ruled
 
 RULES: Final = ("settings.json", "settings.local.json")
 """The files in which Claude Code keeps rules by the names of tools."""
@@ -25,7 +25,7 @@ LAUNCHERS: Final = frozenset({"npx", "uvx", "bunx", "pnpm", "yarn", "npm", "uv",
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptFile:
     """A file that stays as it is.
 
     Attributes:
@@ -34,17 +34,17 @@ class Kept:
         failed: Whether it was to be changed.
     """
 
-    place: Place
+    place: ServerPlace
     why: str
     failed: bool = False
 
 
-def print_plan(plan: Plan, kept: Sequence[Kept]) -> None:
+def print_plan(plan: AdoptionPlan, kept: Sequence[KeptFile]) -> None:
     """Print what would become of each server."""
     print_prose("\n".join([*_plan(plan), *_kept(kept)]))
 
 
-def print_json_of(plan: Plan, kept: Sequence[Kept], *, changed: bool) -> None:
+def print_json_of(plan: AdoptionPlan, kept: Sequence[KeptFile], *, changed: bool) -> None:
     """Print a plan for programs; no value of a variable is in there."""
     print_json(
         {
@@ -55,7 +55,9 @@ def print_json_of(plan: Plan, kept: Sequence[Kept], *, changed: bool) -> None:
     )
 
 
-def say_done(plan: Plan, kept: Sequence[Kept], file: str, keys: Sequence[str], *, project: bool) -> None:
+def say_done(
+    plan: AdoptionPlan, kept: Sequence[KeptFile], file: str, keys: Sequence[str], *, project: bool
+) -> None:
     """Print what was done, and how to go on and back."""
     failed = {it.place for it in kept if it.failed}
     done = [move for move in plan.moves if move.adopted and move.place not in failed]
@@ -80,7 +82,7 @@ def say_done(plan: Plan, kept: Sequence[Kept], file: str, keys: Sequence[str], *
     print_prose("\n".join(lines))
 
 
-def _plan(plan: Plan) -> Iterator[str]:
+def _plan(plan: AdoptionPlan) -> Iterator[str]:
     if not plan.moves:
         yield "No server was found."
     for move in plan.moves:
@@ -94,7 +96,7 @@ def _plan(plan: Plan) -> Iterator[str]:
             yield from _renamed(move, rules)
 
 
-def _adopted(plan: Plan, adopted: Adopted) -> Iterator[str]:
+def _adopted(plan: AdoptionPlan, adopted: Adopted) -> Iterator[str]:
     server = adopted.server
     has = "" if adopted.is_new else ", which is there"
     yield f"  {clean(server.name)} becomes source.{adopted.source}{has}: {clean(server.shown)}"
@@ -112,7 +114,7 @@ def _size(variable: Variable) -> str:
     return f"your ${variable.value}" if variable.taken else f"{len(variable.value)} characters"
 
 
-def _becomes(plan: Plan, variable: Variable) -> str:
+def _becomes(plan: AdoptionPlan, variable: Variable) -> str:
     match variable.becomes:
         case "plain":
             return "stays a variable in its command"
@@ -167,7 +169,7 @@ def _small(path: str) -> str:
         return ""
 
 
-def _kept(kept: Sequence[Kept]) -> Iterator[str]:
+def _kept(kept: Sequence[KeptFile]) -> Iterator[str]:
     for it in kept:
         yield f"{clean(it.place.title)} stays as it is: {clean(it.why)}."
 
@@ -176,7 +178,7 @@ def _is_fetched(adopted: Adopted) -> bool:
     return any(os.path.basename(word) in LAUNCHERS for word in adopted.server.command[:1])
 
 
-def _file(plan: Plan, move: Move) -> dict[str, Any]:
+def _file(plan: AdoptionPlan, move: Move) -> dict[str, Any]:
     return {
         "host": move.place.key,
         "file": move.place.path,
@@ -187,7 +189,7 @@ def _file(plan: Plan, move: Move) -> dict[str, Any]:
     }
 
 
-def _server(plan: Plan, adopted: Adopted) -> dict[str, Any]:
+def _server(plan: AdoptionPlan, adopted: Adopted) -> dict[str, Any]:
     server = adopted.server
     return {
         "name": server.name,

@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TopList:
     """A list: its columns, how it can be sorted, and what makes its rows of an answer."""
 
     title: str
@@ -302,8 +302,8 @@ def _is_disabled(answer: op.GetActivityResponse, tool: str) -> bool:
     return any(tool == disabled.tool for disabled in answer.status.disabled)
 
 
-LISTS: Final[Mapping[str, Listing]] = {
-    "calls": Listing(
+LISTS: Final[Mapping[str, TopList]] = {
+    "calls": TopList(
         "Calls",
         (
             Column("CALL", 10),
@@ -320,7 +320,7 @@ LISTS: Final[Mapping[str, Listing]] = {
         ("age", "processor", "memory", "output", "name"),
         _calls,
     ),
-    "workers": Listing(
+    "workers": TopList(
         "Workers",
         (
             Column("WORKER", 7),
@@ -337,7 +337,7 @@ LISTS: Final[Mapping[str, Listing]] = {
         ("age", "processor", "memory", "calls", "name"),
         _workers,
     ),
-    "sessions": Listing(
+    "sessions": TopList(
         "Sessions",
         (
             Column("SESSION", 14),
@@ -352,7 +352,7 @@ LISTS: Final[Mapping[str, Listing]] = {
         ("age", "calls", "name"),
         _sessions,
     ),
-    "tools": Listing(
+    "tools": TopList(
         "Tools",
         (
             Column("TOOL", 20, grows=3),
@@ -367,7 +367,7 @@ LISTS: Final[Mapping[str, Listing]] = {
         ("calls", "failed", "time", "name"),
         _tools,
     ),
-    "deaths": Listing(
+    "deaths": TopList(
         "Deaths",
         (
             Column("AGO", 7, right=True),

@@ -16,14 +16,14 @@ REASON_LETTERS_MAX: Final = 200
 """What the daemon keeps of a reason."""
 
 
-class Question(ModalScreen[str | None]):
+class Confirmation(ModalScreen[str | None]):
     """Asks whether something is to be done, and why; the answer is the reason, or None for no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "no", priority=True)]
     CSS = """
-    Question { align: center middle; }
-    Question > Vertical { width: 72; max-width: 96%; height: auto; border: round $warning; padding: 0 1; background: $surface; }
-    Question Input { border: none; height: 1; padding: 0; background: $boost; }
+    Confirmation { align: center middle; }
+    Confirmation > Vertical { width: 72; max-width: 96%; height: auto; border: round $warning; padding: 0 1; background: $surface; }
+    Confirmation Input { border: none; height: 1; padding: 0; background: $boost; }
     """
 
     def __init__(self, question: str) -> None:
@@ -90,7 +90,7 @@ class Look(ModalScreen[str]):
         self.dismiss(key)
 
 
-class Keys(ModalScreen[None]):
+class KeyHelp(ModalScreen[None]):
     """Says what the keys do.
 
     Args:
@@ -101,8 +101,8 @@ class Keys(ModalScreen[None]):
         Binding("escape,q,enter,question_mark", "leave", "back", priority=True)
     ]
     CSS = """
-    Keys { align: center middle; }
-    Keys > Static { width: auto; height: auto; border: round $primary; padding: 0 1; background: $surface; }
+    KeyHelp { align: center middle; }
+    KeyHelp > Static { width: auto; height: auto; border: round $primary; padding: 0 1; background: $surface; }
     """
 
     def __init__(self, text: str) -> None:

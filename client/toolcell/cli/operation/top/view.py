@@ -34,7 +34,7 @@ from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .rows import GAP, LISTS, NARROW, Row, figures, fit, laid_out, line, marks, rows_of, text_of
-from .screens import Keys, Look, Question
+from .screens import Confirmation, KeyHelp, Look
 from .tree import tree_of
 
 RATES_MAX: Final = 20
@@ -288,7 +288,7 @@ class LiveView(App[None]):
         self._draw_tabs()
 
     def action_keys(self) -> None:
-        self.push_screen(Keys(HELP))
+        self.push_screen(KeyHelp(HELP))
 
     def action_ask_filter(self) -> None:
         asked = self._filter
@@ -415,7 +415,7 @@ class LiveView(App[None]):
     @work
     async def _do(self, question: str, do: Callable[[Operator, str], Awaitable[str]]) -> None:
         """Ask whether something is to be done, do it, and say what came of it."""
-        reason = await self.push_screen_wait(Question(line(question[:1000])))
+        reason = await self.push_screen_wait(Confirmation(line(question[:1000])))
         if reason is None:
             return
         if (client := self._client) is None:
