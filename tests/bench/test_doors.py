@@ -6,10 +6,12 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+import pytest
 from tests.bench.doors import OURS, road
 from tests.bench.report import GOALS
 
 
+@pytest.mark.slow
 def test_a_warm_call_enters_few_functions_in_few_modules() -> None:
     with tempfile.TemporaryDirectory(prefix="tb-", dir="/tmp") as directory:
         found = asyncio.run(road(Path(directory)))

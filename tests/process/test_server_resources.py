@@ -117,6 +117,7 @@ async def test_what_a_server_offers_is_listed_without_it_and_read_by_calls(daemo
         assert list(session.catalog.tools) == ["library_link"]
 
 
+@pytest.mark.slow
 async def test_a_hostile_server_harms_its_own_reads_alone(make_daemon: Callable[..., RunningDaemon]) -> None:
     daemon = make_daemon(environment={"HIDDEN_TOKEN": "do-not-show-this"})
     daemon.start()
