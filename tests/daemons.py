@@ -451,7 +451,7 @@ class RunningDaemon:
         while not files <= found:
             assert time.monotonic() < deadline, f"never described: {files - found}"
             listed = self.ask("ToolCell/ListTools", request, toolcell_pb2.ListToolsResponse).catalog
-            found = {Path(tool.path).stem for tool in listed.tools}
+            found = {Path(each.path).stem for each in (*listed.tools, *listed.problems)}
 
     def until_described(self, scopes: AbstractSet[str]) -> None:
         """Have the sources of the configuration described: to start many servers takes longer than a client waits."""

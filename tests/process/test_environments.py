@@ -435,6 +435,7 @@ async def test_a_package_with_compiled_code_is_installed_from_the_registry(
     daemon.tool(
         "place", SCRIPT.format(package="numpy").replace("numpy.__file__", "str(numpy.arange(4).sum())")
     )
+    daemon.describe()  # with an installation that takes longer than a client waits
     async with daemon.connect() as session:
         outcome = await session.call("place", {})
     shutil.rmtree(daemon.state / "environments")
