@@ -370,7 +370,7 @@ What MCP servers of PyPI and npm need that are [adopted](mcp-servers.md#servers-
 `make test-servers` installs each, starts it without the network, and compares this page; `make public-servers` writes it.
 Each has the same tools, content and structured content as without Toolcell, in `strict` and in `baseline`; `everything` has one tool more for hosts that open addresses, which Toolcell does not.
 
-- Network: the hosts that its calls need; it starts without them.
+- Network: the hosts that its calls need, `*` for those of the addresses that a call names; it starts without them.
 - Secrets and variables: what its entry set, as it is adopted.
 - Writes: what it has made in the project.
 - Memory, tasks and first result: of its cell after the call in `strict`, on a machine with other work, rounded up to a power of two; tasks are processes and threads, with those of Toolcell.
