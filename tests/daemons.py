@@ -451,7 +451,8 @@ class RunningDaemon:
         while not files <= found:
             assert time.monotonic() < deadline, f"never described: {files - found}"
             listed = self.ask("ToolCell/ListTools", request, toolcell_pb2.ListToolsResponse).catalog
-            found = {Path(each.path).stem for each in (*listed.tools, *listed.problems)}
+            paths = [*(tool.path for tool in listed.tools), *(problem.path for problem in listed.problems)]
+            found = {Path(path).stem for path in paths}
 
     def until_described(self, scopes: AbstractSet[str]) -> None:
         """Have the sources of the configuration described: to start many servers takes longer than a client waits."""
