@@ -44,7 +44,7 @@ async def test_resources_and_prompts_of_a_server_reach_a_host(daemon: RunningDae
         (long,) = (await client.read_resource("book://long")).contents
         assert isinstance(long, types.TextResourceContents)
         assert "toolcell_read_output(output_id=" in long.text
-        for uri in ("book://none", "toolcell://server/nobody/book://one", "book://shelf"):
+        for uri in ("book://none", "toolcell://server/absent/book://one", "book://shelf"):
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
 

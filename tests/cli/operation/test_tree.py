@@ -21,7 +21,7 @@ for depth in range(14):
 os.write(1, b"ready\\n")
 os.read(0, 1)
 """
-NOBODY = 1 << 22
+NO_PROCESS = 1 << 22
 """No process has this number: the kernel's largest is one less."""
 
 
@@ -53,8 +53,8 @@ def test_a_tree_is_shown_of_what_descends_from_the_daemon(worker: int) -> None:
 
 
 def test_a_process_that_is_none_of_the_daemon_is_not_shown(worker: int) -> None:
-    assert tree_of(worker, NOBODY) == ""
-    assert tree_of(NOBODY, os.getpid()) == ""
+    assert tree_of(worker, NO_PROCESS) == ""
+    assert tree_of(NO_PROCESS, os.getpid()) == ""
     assert tree_of(os.getpid(), worker) == ""
 
 

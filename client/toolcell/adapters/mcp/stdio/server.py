@@ -336,31 +336,14 @@ async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.wait(tasks)
 
 
+_LISTS_AND_CALLS: Final[frozenset[Method]] = frozenset(
+    {"resources/list", "prompts/list", "tools/list", "tools/call"}
+)
+_MODERN: Final[frozenset[Method]] = frozenset((*_LISTS_AND_CALLS, "server/discover", "subscriptions/listen"))
 HOT: Final[Mapping[Era, frozenset[Method]]] = {
-    Era.OPEN: frozenset(
-        {
-            "initialize",
-            "server/discover",
-            "subscriptions/listen",
-            "resources/list",
-            "prompts/list",
-            "tools/list",
-            "tools/call",
-        }
-    ),
+    Era.OPEN: frozenset((*_MODERN, "initialize")),
     Era.HANDSHAKE: frozenset(),
-    Era.SHAKEN: frozenset(
-        {"notifications/initialized", "resources/list", "prompts/list", "tools/list", "tools/call", "ping"}
-    ),
-    Era.MODERN: frozenset(
-        {
-            "server/discover",
-            "subscriptions/listen",
-            "resources/list",
-            "prompts/list",
-            "tools/list",
-            "tools/call",
-        }
-    ),
+    Era.SHAKEN: frozenset((*_LISTS_AND_CALLS, "notifications/initialized", "ping")),
+    Era.MODERN: _MODERN,
 }
 """What is answered here, by what is spoken."""
