@@ -48,6 +48,7 @@ from toolcelld.output.spill import SpillStore
 from toolcelld.policy import disabled, promises, trust
 from toolcelld.policy.disabled import DisabledTool, texts
 from toolcelld.policy.host import HostCapabilities
+from toolcelld.policy.permit import cell_of_description
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted
@@ -343,7 +344,7 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
     async def describe(self, file: ToolFile) -> Description:
         """Run a file in a cell to see its tools; a fault of it is a broken description."""
         try:
-            spec = await look(file.directory, self.services.ruleset.describing, file)
+            spec = await look(file.directory, cell_of_description, self.services.ruleset, file)
             description = await self.services.describer.describe(spec)
             broken = description.broken
             if broken is not None and broken.missing_module:

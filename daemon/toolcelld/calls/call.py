@@ -27,7 +27,7 @@ from toolcelld.calls.shared_run import SharedRun
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
 from toolcelld.lifecycle import CALL, CallEvent, CallState, StateMachine
 from toolcelld.policy.interpreters import own_python
-from toolcelld.policy.ruleset import secret_missing
+from toolcelld.policy.permit import secret_missing
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 

@@ -9,7 +9,7 @@ from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.config.permissions import Rule
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, Settings, lower
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.ruleset import Permit
+from toolcelld.policy.permit import Permit
 from toolcelld.pool.idle import IdleRow
 from toolcelld.pool.pool import Pool
 from toolcelld.protocol.messages import CallContext

@@ -23,7 +23,7 @@ from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.resolution.access import Access
 from toolcelld.files.paths import is_below
 from toolcelld.policy.consent import grant_command
-from toolcelld.policy.ruleset import Permit
+from toolcelld.policy.permit import Permit
 from toolcelld.sandbox import landlock
 from toolcelld.sandbox.guard.names import protected_name
 from toolcelld.sandbox.setup import own_places

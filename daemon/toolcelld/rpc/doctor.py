@@ -27,6 +27,7 @@ from toolcelld.files.looks import look
 from toolcelld.files.regular import read_regular
 from toolcelld.inspector import process as inspector
 from toolcelld.policy.host import HostCapabilities
+from toolcelld.policy.permit import cell_of_description
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.describer import Describer
@@ -212,7 +213,7 @@ async def look_at_engine(ruleset: Ruleset, describer: Describer) -> Finding:
     place = os.path.dirname(path)
     file = ToolFile(path, "user", "global", "engine", content, f"engine {engine.key}", place, engine=engine)
     try:
-        described = await describer.describe(await look(file.directory, ruleset.describing, file))
+        described = await describer.describe(await look(file.directory, cell_of_description, ruleset, file))
     except Refusal as refusal:  # no cell can be had, which the profiles say too
         return Finding(name, "unknown", f"{where}: {refusal.message.splitlines()[0]}")
     if described.broken is not None or not described.tools:

@@ -24,6 +24,7 @@ from toolcelld.event_log import LogLine, log_place
 from toolcelld.files.looks import look
 from toolcelld.lifecycle import DaemonState
 from toolcelld.policy.explain import explain, summary
+from toolcelld.policy.permit import permit_of
 from toolcelld.policy.project import Project
 from toolcelld.policy.promises import text_of
 from toolcelld.policy.trust import TRUSTED_MAX
@@ -289,7 +290,7 @@ class Operator(Steering):
                 )
             ruleset = self._services.ruleset
             project = await self._project(catalog.directory)
-            permit = ruleset.permit(tool, project, catalog.directory)
+            permit = permit_of(ruleset, tool, project, catalog.directory)
             consent = await look(catalog.directory, ruleset.with_held, permit.consent, tool.file, tool)
             permit = dataclasses.replace(permit, consent=consent)
             answers = (

@@ -34,6 +34,7 @@ from toolcelld.errors import BadRequest, Refusal
 from toolcelld.files.looks import look
 from toolcelld.policy.consent import grant_command
 from toolcelld.policy.interpreters import manifest_of, opened_of
+from toolcelld.policy.permit import cell_of_description
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX
 
 
@@ -163,7 +164,7 @@ def _of_script(daemon: Daemon, file: ToolFile, directory: str) -> _Step | None:
 
 def _of_python(daemon: Daemon, file: ToolFile, path: str) -> _Step | None:
     try:
-        spec = daemon.services.ruleset.describing(file)
+        spec = cell_of_description(daemon.services.ruleset, file)
     except Refusal as refusal:
         return _Step(path, "failed", refusal.message)
     if not spec.requirements:

@@ -21,7 +21,8 @@ from toolcelld.catalog.problem import Problem
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.flavours import reads_files
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.ruleset import Permit, switched_off
+from toolcelld.policy.permit import Permit, cell_of_hook, permit_of
+from toolcelld.policy.ruleset import switched_off
 from toolcelld.sessions.project_watch import ProjectWatch
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Admission:
             catalog.generation,
             ruleset.config.daemon.abort_grace_seconds,
             tuple(
-                BoundHook(hook, ruleset.hook_cell(hook, self._project, self._directory))
+                BoundHook(hook, cell_of_hook(ruleset, hook, self._project, self._directory))
                 for hook in ruleset.hooks
                 if hook.is_for_calls and hook.concerns(ruleset.config, tool)
             ),
@@ -105,7 +106,7 @@ class Admission:
     def _permit(self, tool: ToolInfo) -> Permit:
         """Return the permit of a tool. Raises `Refusal`, which says if decisions of trust were lost."""
         try:
-            return self._services.ruleset.permit(tool, self._project, self._directory)
+            return permit_of(self._services.ruleset, tool, self._project, self._directory)
         except Refusal as refusal:
             notices = self._services.store.notices
             if refusal.reason not in OF_TRUST or not notices:

@@ -30,6 +30,7 @@ from toolcelld.errors import Refusal
 from toolcelld.files.paths import Place as Found
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.host import HostCapabilities
+from toolcelld.policy.permit import cell_of_description, permit_of
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted, Trusts
@@ -90,7 +91,7 @@ class Place:
             "sources": {Path(each.path).name for each in scan(sources, str(work)).files},
         }
         try:
-            permit = ruleset.permit(tool, ruleset.find_project(str(work)), str(work))
+            permit = permit_of(ruleset, tool, ruleset.find_project(str(work)), str(work))
         except Refusal as refusal:
             return found | {"refused": refusal.message}
         policy, given = permit.spec.policy, lower(permit.settings.limits, self.session)
@@ -395,7 +396,7 @@ def test_explain_names_root_as_the_reason(place: Place) -> None:
         "t", "", b"{}", ToolFile(f"{tools}/t.py", "user", "global", "t", b"", "d", str(tools)), "t", {}
     )
     ruleset = Ruleset(config, HostPaths(HostCapabilities(), "/home/me"))
-    permit = ruleset.permit(tool, ruleset.find_project(str(place.root)), str(place.root))
+    permit = permit_of(ruleset, tool, ruleset.find_project(str(place.root)), str(place.root))
     said = {it.kind: it.rule for it in summary(permit)}
     at = f"in {_paths.SYSTEM_CONFIG}"
     assert said["sandbox"] == f'sandbox = "strict", [enforce] sandbox {at}'
@@ -408,7 +409,7 @@ def test_explain_names_root_as_the_reason(place: Place) -> None:
         f"The administrator of this machine does not allow the network to evil.example.org: [enforce] network {at}.",
     )
     assert "config set" not in host.remedy
-    described = ruleset.describing(tool.file)
+    described = cell_of_description(ruleset, tool.file)
     assert described.policy.enclosure == "strict"
 
 
@@ -424,7 +425,7 @@ def test_what_a_link_leads_to_is_not_opened_with_what_root_allows(place: Place, 
         "t", "", b"{}", ToolFile(f"{tools}/t.py", "user", "global", "t", b"", "d", str(tools)), "t", {}
     )
     ruleset = Ruleset(config, HostPaths(HostCapabilities(), "/home/me"))
-    policy = ruleset.permit(tool, ruleset.find_project(str(place.root)), str(place.root)).spec.policy
+    policy = permit_of(ruleset, tool, ruleset.find_project(str(place.root)), str(place.root)).spec.policy
     assert f"{allowed}/x" in getattr(policy, key)
     assert Found(f"{allowed}/x", 0, 0) in policy.found
 
@@ -437,7 +438,7 @@ def test_explain_names_root_for_a_path_that_no_profile_may_open(place: Place) ->
         "t", "", b"{}", ToolFile(f"{tools}/t.py", "user", "global", "t", b"", "d", str(tools)), "t", {}
     )
     ruleset = Ruleset(config, HostPaths(HostCapabilities(), "/home/me"))
-    permit = ruleset.permit(tool, ruleset.find_project(str(place.root)), str(place.root))
+    permit = permit_of(ruleset, tool, ruleset.find_project(str(place.root)), str(place.root))
     remedy = explain(permit, "/home/else/x").remedy
     says = f"does not allow profiles to open /home/else/x: [enforce] readable in {_paths.SYSTEM_CONFIG}."
     assert remedy == f"The administrator of this machine {says}"
@@ -480,7 +481,7 @@ def test_describing_a_file_has_no_more_than_its_calls_may(place: Place) -> None:
     place.system, place.user = "[enforce.max]\nmemory = '64MiB'\n", "[defaults]\nmemory = 'off'\n"
     config = place.load()
     file = ToolFile(f"{place.root}/t.py", "user", "global", "t", b"", "d", str(place.root))
-    spec = Ruleset(config, HostPaths(HostCapabilities(), "/home/me")).describing(file)
+    spec = cell_of_description(Ruleset(config, HostPaths(HostCapabilities(), "/home/me")), file)
     assert spec.limits.memory_bytes == 64 * 2**20
 
 

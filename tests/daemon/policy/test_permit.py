@@ -30,8 +30,9 @@ from toolcelld.config.schema import (
 from toolcelld.errors import Refusal
 from toolcelld.files.paths import is_below
 from toolcelld.policy.host import HostCapabilities
+from toolcelld.policy.permit import Permit, permit_of
 from toolcelld.policy.profiles import HostPaths
-from toolcelld.policy.ruleset import Permit, Ruleset
+from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted, Trusts
 
 HOME = "/home/me"
@@ -128,7 +129,7 @@ def decided(
         trusts = Trusts().beside(Trusted(root, shown))
         ruleset = Ruleset(ruleset.config, ruleset.host_paths, trusts)
     try:
-        return reach(ruleset.permit(tool, ruleset.find_project(root), root))
+        return reach(permit_of(ruleset, tool, ruleset.find_project(root), root))
     except Refusal:
         return set()
 
@@ -232,7 +233,7 @@ def test_nothing_that_runs_outside_of_a_cell_is_writable_inside(
                 )
             )
         ruleset = Ruleset(config, HostPaths(HOST, HOME, ("/state",), ENVIRONMENT), trusts)
-        policy = ruleset.permit(tool, ruleset.find_project(session), session).spec.policy
+        policy = permit_of(ruleset, tool, ruleset.find_project(session), session).spec.policy
 
         def writable(path: str) -> bool:
             """Whether a cell may write what is at a path, or exchange it."""

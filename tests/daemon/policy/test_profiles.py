@@ -23,6 +23,7 @@ from toolcelld.files.paths import Place
 from toolcelld.policy import profiles
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import HostCapabilities
+from toolcelld.policy.permit import cell_of_description, permit_of
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
@@ -69,7 +70,7 @@ def permitted(
 ) -> CellSpec:  # fmt: skip
     around = HostPaths(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)
     tool = ToolInfo("t", "", b"{}", file or tool_file(source), "t", declared or {})
-    return Ruleset(config, around, trusts or Trusts()).permit(tool, project, f"{WORK}/below").spec
+    return permit_of(Ruleset(config, around, trusts or Trusts()), tool, project, f"{WORK}/below").spec
 
 
 def secrets(spec: CellSpec) -> tuple[str, ...]:
@@ -145,7 +146,7 @@ def test_a_tool_that_starts_no_programs_cannot() -> None:
 def test_a_file_in_the_home_directory_does_not_open_it(directory: str) -> None:
     file = ToolFile(f"{directory}/x.py", "user", "local", "x", b"", "d", directory)
     assert directory not in permitted(config(), file=file).policy.readable
-    assert directory not in Ruleset(config(), HostPaths(ALL, HOME)).describing(file).policy.readable
+    assert directory not in cell_of_description(Ruleset(config(), HostPaths(ALL, HOME)), file).policy.readable
 
 
 def test_auto_is_the_best_that_there_is_and_never_nothing() -> None:
@@ -299,12 +300,12 @@ def test_a_script_has_its_engine_in_an_untrusted_project_too_and_nothing_that_st
 
 def test_a_file_that_is_described_reads_its_project_and_never_the_home_directory() -> None:
     ruleset = Ruleset(config(), HostPaths(ALL, HOME))
-    found = ruleset.describing(script("project", f"{WORK}/.opencode/tools")).policy
+    found = cell_of_description(ruleset, script("project", f"{WORK}/.opencode/tools")).policy
     assert WORK in found.readable
     assert found.writable == ()
-    at_home = ruleset.describing(script("project", f"{HOME}/.opencode/tools")).policy
+    at_home = cell_of_description(ruleset, script("project", f"{HOME}/.opencode/tools")).policy
     assert HOME not in at_home.readable
-    python = ruleset.describing(tool_file("project"))
+    python = cell_of_description(ruleset, tool_file("project"))
     assert WORK in python.policy.readable
     assert python.policy.writable == ()
     assert python.directory == WORK
@@ -379,7 +380,9 @@ def test_a_rule_by_name_gives_an_untrusted_file_nothing(rule: dict[str, Any]) ->
     assert permitted(config(tool=rule, **profiles_of), declared) != permitted(config(**profiles_of), declared)
     ruleset = Ruleset(config(tool=rule, **profiles_of), HostPaths(ALL, HOME, (), ENVIRONMENT))
     bare = Ruleset(config(**profiles_of), HostPaths(ALL, HOME, (), ENVIRONMENT))
-    assert ruleset.describing(tool_file("project")) == bare.describing(tool_file("project"))
+    assert cell_of_description(ruleset, tool_file("project")) == cell_of_description(
+        bare, tool_file("project")
+    )
 
 
 @pytest.mark.parametrize("rule", LOOSENING[:7], ids=str)
@@ -504,14 +507,14 @@ def test_ask_refuses_the_untrusted_and_all_trusts_everybody() -> None:
 def test_describing_neither_writes_nor_speaks(source: str) -> None:
     generous = config(tool={"network": True, "secrets": ["TOKEN"]}, trust="all")
     ruleset = Ruleset(generous, HostPaths(ALL, HOME))
-    found = ruleset.describing(tool_file(source))
+    found = cell_of_description(ruleset, tool_file(source))
     assert (found.policy.enclosure, found.policy.network, found.policy.writable) == ("strict", "none", ())
     assert secrets(found) == ("TOKEN",)
 
 
 def test_describing_an_untrusted_file_shows_it_no_secret() -> None:
     ruleset = Ruleset(config(tool={"secrets": ["TOKEN"]}), HostPaths(ALL, HOME))
-    assert secrets(ruleset.describing(tool_file("project"))) == ()
+    assert secrets(cell_of_description(ruleset, tool_file("project"))) == ()
 
 
 def test_in_a_source_of_the_user_only_its_own_tools_write() -> None:

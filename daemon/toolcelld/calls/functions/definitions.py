@@ -20,6 +20,7 @@ from toolcelld.catalog.hooks import Hook
 from toolcelld.catalog.problem import Problem
 from toolcelld.errors import Refusal
 from toolcelld.files.looks import look
+from toolcelld.policy.permit import cell_of_description
 from toolcelld.pool.fair_queue import Places
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Definitions:
             if "definition" not in hook.functions or hook.file is None:
                 continue
             try:
-                cell = await look(hook.file.directory, ruleset.describing, hook.file)
+                cell = await look(hook.file.directory, cell_of_description, ruleset, hook.file)
                 bound = BoundHook(hook, replace(cell, owner="hook"))
                 for name, tool in tools.items():
                     if hook.concerns(ruleset.config, tool):
