@@ -123,8 +123,10 @@ class Line:
         """Send an event under the number that it has."""
         await self._context.write(pb.AttachResponse(events=[event]))
 
-    async def welcome(self, *, resumed: bool = False, calls: Sequence[pb.CallInfo] = ()) -> pb.Open:
-        """Hear Open, say Welcome and an empty catalog."""
+    async def welcome(
+        self, *, resumed: bool = False, calls: Sequence[pb.CallInfo] = (), fence: int = 0
+    ) -> pb.Open:
+        """Hear Open, say Welcome and an empty catalog; with a fence as the node of a cluster."""
         heard = await self.hear()
         assert heard is not None
         assert heard.HasField("open"), heard
@@ -135,6 +137,9 @@ class Line:
             protocol=1,
             generation=self._daemon.generation,
             calls=calls,
+            fence=fence,
+            lease_seconds=30 if fence else 0,
+            node=f"n{fence}" if fence else "",
         )
         await self.say(pb.Event(welcome=welcome), self.catalog())
         return heard.open

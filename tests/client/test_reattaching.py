@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -294,3 +295,49 @@ async def test_a_reload_survives_a_drop(tmp_path: Path) -> None:
         connect(scripted.socket, daemon="running") as session,
     ):
         assert (await session.reload()).generation == 2
+
+
+async def test_a_call_that_a_draining_node_refuses_goes_to_the_next_node(tmp_path: Path) -> None:
+    """What runs on the node ends there first; what is aborted meanwhile is sent nowhere."""
+    refused = status(grpc.StatusCode.UNAVAILABLE, "DRAINING", "the daemon is stopping")
+    calls: list[pb.Call] = []
+
+    async def drains(line: Line) -> None:
+        await line.welcome(fence=1)
+        calls.extend([await line.hear_call() for _ in range(3)])
+        await line.say(*(pb.Event(call_id=call.call_id, refused=refused) for call in calls[1:]))
+        heard = await line.hear()  # of what runs there, and of nothing that was refused
+        assert heard is not None
+        assert heard.abort.call_id == calls[0].call_id
+        await line.say(aborted(calls[0].call_id))
+        await until_closed(line)
+
+    async def next_one(line: Line) -> None:
+        assert (await line.welcome(fence=2)).moved
+        assert await line.hear_call() == calls[1]
+        await line.say(ok(calls[1].call_id, "elsewhere"))
+        await until_closed(line)
+
+    async with daemon(tmp_path, drains, next_one) as scripted:
+        async with connect(scripted.socket, daemon="running") as session:
+            runs, goes_on, is_aborted = (session.call("echo", {"a": number}) for number in range(3))
+            while len(calls) < 3 or session._connection.calls[is_aborted.id].sent:
+                await asyncio.sleep(0.01)
+            is_aborted.abort("no more")
+            assert (await is_aborted).message == "no more, before it was sent"
+            runs.abort()
+            assert (await runs).kind is Kind.aborted
+            assert (await goes_on).text == "elsewhere"
+        assert scripted.heard.count("call") == 4
+
+
+async def test_a_call_that_a_draining_daemon_of_no_cluster_refuses_is_refused(tmp_path: Path) -> None:
+    refused = status(grpc.StatusCode.UNAVAILABLE, "DRAINING", "the daemon is stopping")
+
+    async def drains(line: Line) -> None:
+        await line.welcome()
+        await line.say(pb.Event(call_id=(await line.hear_call()).call_id, refused=refused))
+        await until_closed(line)
+
+    async with daemon(tmp_path, drains) as scripted, connect(scripted.socket, daemon="running") as session:
+        assert (await session.call("echo")).cause == "draining"

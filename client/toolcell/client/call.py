@@ -103,6 +103,10 @@ class CallState:
             self.whole = False
             stream.send(self._parts())
 
+    def unsend(self) -> None:
+        """Take note that no daemon has the call: the one that it was sent to has refused it, and another one may run it."""
+        self.sent = self.accepted = False
+
     def _parts(self) -> Iterator[pb.AttachRequest]:
         """Yield the request and the rest of its arguments; stop when the call has ended."""
         if self.outcome is None:
@@ -123,11 +127,12 @@ class CallState:
             yield pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=self.abort_reason))
 
     def abort(self, reason: str) -> None:
-        """Request the abort, once. A call whose arguments were not sent completely has not begun, and ends here."""
+        """Request the abort, once. A call that was not sent, or not with all of its arguments, has not begun, and ends here."""
         if self.outcome is None and self.abort_reason is None:
             self.abort_reason = reason
-            self._transport.send(pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=reason)))
-            if not self.whole:
+            if self.sent:
+                self._transport.send(pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=reason)))
+            if not (self.sent and self.whole):
                 self.end(Outcome(Kind.aborted, "client", f"{reason or 'by the client'}, before it was sent"))
 
     def was_asked(self, ask_id: int) -> bool:

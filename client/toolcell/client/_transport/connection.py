@@ -285,7 +285,13 @@ class Connection:
         state.end(read_outcome(event.outcome, body))
 
     def _on_refusal(self, state: CallState, event: pb.Event, _: bytes) -> None:
-        state.end(refused(refusal_of(event.refused)))
+        why = refusal_of(event.refused)
+        if why.reason == DRAINING.reason and self.opening.moved and state.abort_reason is None:
+            state.unsend()  # it was never run, and goes to the next node
+            self._draining = True
+            self._move()
+        else:
+            state.end(refused(why))
 
     def _on_acceptance(self, state: CallState, _: pb.Event, __: bytes) -> None:
         state.accepted = True
@@ -393,8 +399,9 @@ class Connection:
         self.opening.moved = bool(welcome.fence)  # if it is opened once more, it is elsewhere
 
     def _move(self) -> None:
-        """Leave a node that drains, unless a call runs there; then when it has ended."""
-        if self.line is None or self.calls or self.closed_by is not None:
+        """Leave a node that drains, unless a call is there; then when it has ended."""
+        there = any(state.sent for state in self.calls.values())
+        if there or self.line is None or self.closed_by is not None:
             return
         self._draining, self._moves = False, True
         self.send(pb.AttachRequest(close=pb.Close()))
