@@ -67,10 +67,10 @@ async def test_a_zygote_is_started_again_after_a_jittered_wait_that_grows_while_
     pids: set[int | None] = set()
     try:
         for _ in longest:
-            await runtime.start()
+            zygote = await runtime.start()
             pids.add(runtime.pid)
             now += lived_seconds
-            runtime.replace()
+            assert zygote.replace()
             async with asyncio.timeout(GONE_SECONDS_MAX):
                 while runtime.pid is not None:  # it has no word for its end
                     await asyncio.sleep(0.001)

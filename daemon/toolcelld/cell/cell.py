@@ -31,10 +31,9 @@ from toolcelld.cell.crash_stack import FATAL_SIGNALS, split
 from toolcelld.cell.exit import CellExit, Proof, cause_of
 from toolcelld.cell.handover import Handover
 from toolcelld.cell.kernel_log import KernelKill, KernelLog
-from toolcelld.cell.patience import patience
 from toolcelld.cell.processes.processes import CellProcesses
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
-from toolcelld.cell.zygote import Spawned, Zygote, ZygoteEnded, ZygoteFailed
+from toolcelld.cell.zygote import Spawned, Zygote, ZygoteFailed
 from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.sandbox.policy import CellLimits, Enclosure
@@ -44,8 +43,6 @@ END_SECONDS_MAX: Final = 10.0
 zygote kills the rest, which proves less."""
 DESCRIPTORS_MIN: Final = 128
 """A keeper moves its descriptors to numbers from 64; two preforked cells of each kind and gRPC take some dozens."""
-SPAWN_SECONDS_MAX: Final = 5.0
-"""A fork takes milliseconds. After this time the zygote is replaced."""
 HELD: Final = 2
 """Of the processes of a template those that run no tool: itself, and what holds the memory of a call."""
 ABORT_HEADER: Final = struct.Struct(">QH")
@@ -77,7 +74,6 @@ class Cell:
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[CellExit] = self.loop.create_future()
         self._spawned: Spawned | None = None
-        self._replace_zygote: Callable[[], None] = lambda: None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._end_task: asyncio.Task[None] | None = None
         self._status: int | None = None
@@ -119,7 +115,6 @@ class Cell:
                 "or more (ulimit -n)"
             )
         cell = cls(receiver)
-        cell._replace_zygote = zygote.replace
         cell._kernel_log = zygote.kernel_log
         child_ends: list[int] = []
         try:
@@ -139,16 +134,7 @@ class Cell:
                 child_ends.append(handover_child)
                 cell._handover = Handover(handover)
             await cell.channel.open(protocol)
-            try:
-                async with patience(SPAWN_SECONDS_MAX):
-                    cell._spawned = await zygote.spawn(
-                        child_ends, enclosure=enclosure, host_network=host_network
-                    )
-            except TimeoutError:
-                zygote.replace()
-                raise ZygoteEnded(
-                    f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced"
-                ) from None
+            cell._spawned = await zygote.spawn(child_ends, enclosure=enclosure, host_network=host_network)
             cell.processes.keeper_pid = cell._spawned.pid
             await cell._join_cgroup(zygote.cgroups)
             cell.loop.add_reader(cell._life, cell._on_keeper_message)
@@ -327,7 +313,8 @@ class Cell:
                 self._fail_counts()
                 # The zygote reaps the keeper within milliseconds. A stopped zygote never would, so it is replaced.
                 if self._sweep_timer is None:
-                    self._sweep_timer = self.loop.call_later(END_SECONDS_MAX, self._replace_zygote)
+                    assert self._spawned is not None
+                    self._sweep_timer = self.loop.call_later(END_SECONDS_MAX, self._spawned.replace_zygote)
                 return
             word, *values = message.decode("ascii").split()
             if word == "left":

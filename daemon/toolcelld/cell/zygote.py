@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar
 
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.kernel_log import KernelLog
+from toolcelld.cell.patience import patience
 from toolcelld.sandbox.policy import Enclosure
 from toolcelld.worker.zygote.launch import LaunchedZygote, launch
 
@@ -38,6 +39,9 @@ READY_SECONDS_MAX: Final = 20.0
 """A new interpreter with pydantic takes 0.2 s; with a cold disk on a loaded machine, a hundred times that."""
 BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
 """The longest wait, by the number of crashes in a row; the last one applies to all further crashes."""
+ANSWER_SECONDS: Final = (5.0, 10.0, 20.0, 40.0)
+"""A fork takes milliseconds. After this time a zygote is replaced; longer after each that did not answer, in a row, since
+on an overloaded machine a new one answers no sooner. The last one applies to all further ones."""
 STEADY_SECONDS: Final = 60.0
 """After this time a zygote counts as stable: its crash is the first of a new row."""
 STDERR_LINES_MAX: Final = 40
@@ -55,14 +59,18 @@ class ZygoteEnded(ZygoteFailed):
 class Spawned:
     """A forked keeper: its process, and its end as reported by the zygote."""
 
-    __slots__ = ("pid", "pidfd", "swept")
+    __slots__ = ("pid", "pidfd", "replace_zygote", "swept")
 
-    def __init__(self, pid: int, pidfd: int, swept: asyncio.Future[bool]) -> None:
+    def __init__(
+        self, pid: int, pidfd: int, swept: asyncio.Future[bool], replace_zygote: Callable[[], object]
+    ) -> None:
         self.pid = pid
         self.pidfd = pidfd
         self.swept = swept
         """True when the zygote has reaped the keeper and the rest of its cell; False when it could not reap all of it,
         or has ended."""
+        self.replace_zygote = replace_zygote
+        """Replaces the zygote that forked it, if that has not been done; returns whether it was done now."""
 
 
 class Zygote:
@@ -103,6 +111,7 @@ class Zygote:
         self._process: _ZygoteProcess | None = None
         self._clock = clock
         self._failures = 0  # in a row
+        self._unanswered = 0  # zygotes in a row
         self._started = 0.0
 
     async def spawn(
@@ -115,14 +124,25 @@ class Zygote:
             enclosure: What the cell is going to be.
             host_network: Whether a strict cell uses the network of the host; False by default.
 
+        The time of a start is not that of an answer: a start that takes long is not broken off to start anew.
+
         Raises:
-            ZygoteEnded: The zygote has ended meanwhile.
+            ZygoteEnded: The zygote has ended meanwhile, or does not answer and is replaced.
             ZygoteFailed: The zygote cannot be started, or refuses.
         """
         zygote = self._process
         if zygote is None or not zygote.usable:
             zygote = await self.start()
-        return await zygote.spawn(descriptors, enclosure=enclosure, host_network=host_network)
+        seconds = ANSWER_SECONDS[min(self._unanswered, len(ANSWER_SECONDS) - 1)]
+        try:
+            async with patience(seconds):
+                spawned = await zygote.spawn(descriptors, enclosure=enclosure, host_network=host_network)
+        except TimeoutError:
+            if zygote.replace():
+                self._unanswered += 1
+            raise ZygoteEnded(f"no cell was forked within {seconds:g} s; the zygote is replaced") from None
+        self._unanswered = 0
+        return spawned
 
     async def start(self) -> _ZygoteProcess:
         """Return the running zygote; start one if there is none. Raises `ZygoteFailed`."""
@@ -140,12 +160,6 @@ class Zygote:
             )
             self._started = self._clock()
             return self._process
-
-    def replace(self) -> None:
-        """Kill a zygote that does not answer; the next `spawn` starts another."""
-        if self._process is not None and self._process.usable:
-            logger.warning("The zygote %d does not answer; it is replaced.", self._process.process.pid)
-            self._process.kill()
 
     @property
     def pid(self) -> int | None:
@@ -289,7 +303,7 @@ class _ZygoteProcess:
                 if answer is None or answer.done():
                     pass
                 elif descriptors:
-                    answer.set_result(Spawned(pid, descriptors.pop(), swept))
+                    answer.set_result(Spawned(pid, descriptors.pop(), swept, self.replace))
                 else:
                     answer.set_exception(ZygoteFailed("the daemon has no free descriptors for another cell"))
             case {"type": "refused", "id": cell_id, "message": reason}:
@@ -342,6 +356,13 @@ class _ZygoteProcess:
                 answer.set_exception(failure)
         for swept in list(self._cells.values()):
             _settle(swept, False)
+
+    def replace(self) -> bool:
+        """Kill it where it takes requests, so that the next one is sent to another; return whether it was killed."""
+        if usable := self.usable:
+            logger.warning("The zygote %d does not answer; it is replaced.", self.process.pid)
+            self.kill()
+        return usable
 
     def kill(self) -> None:
         self._killed = True
