@@ -32,8 +32,9 @@ from toolcelld.pool.worker import Worker
 
 LOOK_SECONDS: Final = 0.05
 """Between the result, the first and the second look; as often as the limits of running calls are measured."""
-FORK_SECONDS_MAX: Final = 1.0
-"""Until a template has forked the process of its next call, which takes milliseconds."""
+FORK_SECONDS_MAX: Final = 10.0
+"""Until a template has forked the process of its next call, which takes milliseconds, and seconds where forty processes
+want each processor: one that is replaced then would be forked no sooner."""
 STOPPED_SECONDS: Final = 1.0
 """Between looks at stopped workers."""
 CLEANUP_NS: Final = 10_000_000
