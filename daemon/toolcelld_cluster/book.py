@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
-from toolcelld_cluster.inventory import Inventory, Needs
+from toolcelld_cluster.inventory import Inventory, Needs, Node
 
 OPEN_SECONDS: Final = 10.0
 """In which a new ticket opens a session: a client dials the node next. So the clocks of machines may differ by five seconds."""
@@ -109,6 +109,14 @@ class Held(NamedTuple):
     left_seconds: float  # until its ticket expires
 
 
+class NoRoom(Refusal):
+    """No node has what a session needs and room for it."""
+
+    def __init__(self, message: str, needs: Needs) -> None:
+        super().__init__(RefusalReason.BUSY, message, retry_seconds=RETRY_SECONDS)
+        self.needs = needs
+
+
 class _Binding(NamedTuple):
     """Where an exclusive volume is."""
 
@@ -130,6 +138,8 @@ class Book:
         self.rules = rules
         self.inventory = inventory
         self.leases: dict[str, Lease] = {}
+        self.freed: Callable[[Lease], None] = lambda _: None
+        """Called with each lease that is over; the engine sets it."""
         self._of_node: dict[str, dict[str, Lease]] = {node.name: {} for node in inventory}
         self._bound: dict[str, _Binding] = {}
         self._of_tenant: dict[str, dict[str, Lease]] = {}
@@ -211,6 +221,11 @@ class Book:
         else:
             self._drop(lease)
 
+    def cancel(self, lease: Lease) -> None:
+        """Forget a new lease, for which no ticket was given."""
+        if self.leases.get(lease.session) is lease:
+            self._drop(lease)
+
     def sessions_of(self, client: Client) -> int:
         """Return how many sessions a client's tenant has."""
         return len(self._of_tenant.get(client.tenant, {}))
@@ -219,6 +234,25 @@ class Book:
         """Return a client's lease, or None."""
         lease = self.leases.get(session)
         return lease if lease is not None and lease.client == client else None
+
+    # Which nodes there are
+
+    def join(self, now: float, node: Node) -> None:
+        """Take note of a node, or of what it offers now."""
+        if node.name not in self._of_node:
+            self._of_node[node.name] = {}
+            if now < self._known_from:
+                self._unheard.add(node.name)
+        self.inventory.put(node)
+
+    def part(self, name: str) -> bool:
+        """Forget a node that is gone; return False while it may have leases."""
+        if self._of_node.get(name):
+            return False
+        if self._of_node.pop(name, None) is not None:
+            self._unheard.discard(name)
+            self.inventory.remove(name)
+        return True
 
     # What nodes say
 
@@ -343,9 +377,9 @@ class Book:
             text = f"{volume} is exclusive, and {unheard[0]} has not said yet whether it is in use there"
             raise Refusal(RefusalReason.BUSY, f"{text}.", retry_seconds=RETRY_SECONDS)
 
-    def _no_room(self, needs: Needs, without: str) -> Refusal:
+    def _no_room(self, needs: Needs, without: str) -> NoRoom:
         text = f"no node can take the session:\n{self.inventory.faults(needs, without=without)}"
-        return Refusal(RefusalReason.BUSY, text, retry_seconds=RETRY_SECONDS)
+        return NoRoom(text, needs)
 
     def next_fence(self) -> int:
         """Return a fence that is greater than each before."""
@@ -397,6 +431,7 @@ class Book:
         bound = self._bound.get(lease.volume)
         if bound is not None and bound.node == lease.node and not self._users(bound, lease.volume, None):
             del self._bound[lease.volume]
+        self.freed(lease)
 
 
 def _unknown(session: str) -> Refusal:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from toolcelld_cluster.inventory import Inventory, Node
+from toolcelld_cluster.book import Lease
+from toolcelld_cluster.inventory import Inventory, Needs, Node
 
 
 class NodeState(Protocol):
@@ -26,6 +27,26 @@ class Engine(Protocol):
 
     def nodes(self) -> Mapping[str, NodeState]:
         """Return what is known of each node."""
+        ...
+
+    async def run(self) -> None:
+        """Watch the nodes, until cancelled."""
+        ...
+
+    async def reserve(self, lease: Lease) -> str:
+        """Have the engine keep what a new lease takes of its node.
+
+        Returns:
+            Why it cannot, as what the node does; empty if it is kept.
+        """
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Give back what was kept for a lease that is over. Waits for nothing."""
+        ...
+
+    def want(self, needs: Needs) -> None:
+        """Take note that a session waits for what no node has now, so that a node may be started. Waits for nothing."""
         ...
 
     async def look(self, node: str) -> bool:

@@ -61,14 +61,21 @@ class Needs:
 class _Shelf:
     """A node, and what is taken of it."""
 
-    __slots__ = ("free", "kind", "node", "open", "sessions")
+    __slots__ = ("kind", "node", "open", "others", "sessions", "taken")
 
     def __init__(self, node: Node, kind: _NodeKind) -> None:
         self.node = node
         self.kind = kind
         self.open = False  # whether new sessions may be placed there
         self.sessions = 0
-        self.free = dict(node.resources)
+        self.taken: dict[str, float] = {}  # by sessions
+        self.others: Mapping[str, float] = {}  # what else the engine has given away
+
+    def free(self, name: str) -> float:
+        return self.node.resources.get(name, 0.0) - self.taken.get(name, 0.0) - self.others.get(name, 0.0)
+
+    def __lt__(self, other: object) -> bool:
+        return id(self) < id(other)  # a heap may have an old one of the same node
 
     @property
     def load(self) -> float:
@@ -83,8 +90,8 @@ class _Shelf:
             if node.labels.get(key) != value:
                 return f"has {key} = {node.labels.get(key, 'nothing')}"
         for name, amount in needs.resources.items():
-            if self.free.get(name, 0.0) < amount:
-                return f"has {self.free.get(name, 0.0):g} of {name} free"
+            if self.free(name) < amount:
+                return f"has {max(self.free(name), 0.0):g} of {name} free"
         if self.sessions >= node.sessions_max:
             return f"has {self.sessions} sessions, which is its limit"
         return "" if self.open else "takes no new sessions"
@@ -104,8 +111,8 @@ class _NodeKind:
         if not shelf.open:
             return
         self._push(self._heap, (shelf.load, shelf.node.name, shelf))
-        for name, free in shelf.free.items():
-            self._push(self._most.setdefault(name, []), (-free, shelf.node.name, shelf))
+        for name in shelf.node.resources:
+            self._push(self._most.setdefault(name, []), (-shelf.free(name), shelf.node.name, shelf))
 
     def _push(self, heap: list[tuple[float, str, _Shelf]], entry: tuple[float, str, _Shelf]) -> None:
         heappush(heap, entry)
@@ -121,7 +128,7 @@ class _NodeKind:
         if heap is self._heap:
             return entry[0] == shelf.load
         name = next(name for name, each in self._most.items() if each is heap)
-        return entry[0] == -shelf.free[name]
+        return entry[0] == -shelf.free(name)
 
     def best(self, needs: Needs, without: str) -> _Shelf | None:
         """Return the emptiest node that fits, of the first ones; else one that has the most of what is needed."""
@@ -160,7 +167,11 @@ class Inventory:
         self._by_tag: dict[Tag, set[_NodeKind]] = {}
 
     def put(self, node: Node) -> None:
-        """Add a node, which takes no sessions before it is opened."""
+        """Add a node, which takes no sessions before it is opened; or replace what is known of one, which keeps its
+        sessions."""
+        old = self._shelves.get(node.name)
+        if old is not None:
+            self._take_off(old)
         kind = self._kinds.get(node.tags)
         if kind is None:
             kind = self._kinds[node.tags] = _NodeKind(node.tags)
@@ -168,6 +179,28 @@ class Inventory:
                 self._by_tag.setdefault(tag, set()).add(kind)
         shelf = self._shelves[node.name] = _Shelf(node, kind)
         kind.shelves.add(shelf)
+        if old is not None:
+            shelf.open, shelf.sessions, shelf.taken, shelf.others = (
+                old.open,
+                old.sessions,
+                old.taken,
+                old.others,
+            )
+            kind.changed(shelf)
+
+    def remove(self, name: str) -> None:
+        """Forget a node, which has no sessions."""
+        self._take_off(self._shelves.pop(name))
+
+    def _take_off(self, shelf: _Shelf) -> None:
+        kind = shelf.kind
+        kind.shelves.discard(shelf)
+        if not kind.shelves:
+            del self._kinds[kind.tags]
+            for tag in kind.tags:
+                self._by_tag[tag].discard(kind)
+                if not self._by_tag[tag]:
+                    del self._by_tag[tag]
 
     def __iter__(self) -> Iterator[Node]:
         return (shelf.node for shelf in self._shelves.values())
@@ -194,6 +227,13 @@ class Inventory:
             shelf.open = is_open
             shelf.kind.changed(shelf)
 
+    def set_others(self, name: str, resources: Mapping[str, float]) -> None:
+        """Note how much of a node's resources the engine has given to other work than sessions."""
+        shelf = self._shelves[name]
+        if shelf.others != resources:
+            shelf.others = resources
+            shelf.kind.changed(shelf)
+
     def take(self, name: str, resources: Mapping[str, float]) -> None:
         """Count a session on a node."""
         self._move(name, 1, resources)
@@ -206,8 +246,9 @@ class Inventory:
         shelf = self._shelves[name]
         shelf.sessions += sessions
         for resource, amount in resources.items():
-            if resource in shelf.free:  # else the node has not offered it since the lease was given
-                shelf.free[resource] -= sessions * amount
+            shelf.taken[resource] = shelf.taken.get(resource, 0.0) + sessions * amount
+            if not shelf.taken[resource]:
+                del shelf.taken[resource]
         shelf.kind.changed(shelf)
 
     def choose(self, needs: Needs, *, without: str = "") -> Node | None:

@@ -20,10 +20,12 @@ from toolcelld.remote.listener import OPTIONS
 from toolcelld.rpc.interceptors import Parser
 from toolcelld_cluster.book import Book
 from toolcelld_cluster.configuration import Configuration, FileError
+from toolcelld_cluster.engine import Engine
 from toolcelld_cluster.inventory import Inventory
 from toolcelld_cluster.keys import Keys, keys
 from toolcelld_cluster.service import Placement
-from toolcelld_cluster.static import NodeWatch, Static
+from toolcelld_cluster.static import Static
+from toolcelld_cluster.watch import NodeWatch
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +57,12 @@ async def run(configuration: Configuration, invite: Sequence[str]) -> None:
     watches = [NodeWatch(node, found, book) for node in inventory]
     for watch in watches:
         watch.draining = configuration.nodes[watch.node.name].drain
+    engine = Static(inventory, watches)
+    book.freed = engine.release
     material = _material(configuration, found)
     invitations = Invitations(material)
     server = grpc.aio.server(interceptors=[Parser()], options=_options())
-    service = Placement(book, Static(inventory, watches), found)
+    service = Placement(book, engine, found)
     placement_pb2_grpc.add_PlacementServicer_to_server(service, server)
     toolcell_pb2_grpc.add_JoiningServicer_to_server(Joining(material, invitations), server)
     try:
@@ -73,21 +77,20 @@ async def run(configuration: Configuration, invite: Sequence[str]) -> None:
     for tenant in invite:
         code = invitations.invite(tenant, ":")
         print(invitation(address, code, f"{tenant}'s cluster", command="toolcell cluster join"), flush=True)
-    await _watched(watches)
+    await _until_told(engine)
     await server.stop(STOP_SECONDS)
 
 
-async def _watched(watches: Sequence[NodeWatch]) -> None:
-    """Watch the nodes until a signal comes."""
+async def _until_told(engine: Engine) -> None:
+    """Run the engine until a signal comes."""
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, over.set)
     async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(watch.run()) for watch in watches]
+        running = tasks.create_task(engine.run())
         await over.wait()
-        for task in running:
-            task.cancel()
+        running.cancel()
 
 
 def _material(configuration: Configuration, found: Keys) -> Material:

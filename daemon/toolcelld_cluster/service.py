@@ -20,8 +20,9 @@ from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.remote.certificates import fingerprint
 from toolcelld.remote.tickets import TICKET_BYTES_MAX, PlacedTicket, SessionPlace, sign
 from toolcelld.rpc.agent_service import refusals
-from toolcelld_cluster.book import Book, Client, Lease
+from toolcelld_cluster.book import Book, Client, Lease, NoRoom
 from toolcelld_cluster.engine import Engine, NodeState
+from toolcelld_cluster.inventory import Needs
 from toolcelld_cluster.keys import Keys
 
 logger = logging.getLogger(__name__)
@@ -47,15 +48,7 @@ class Placement(rpc.PlacementServicer):
             is_alive = False
             if old is not None and not request.moves:
                 is_alive = await self._engine.look(old.node) and self._engine.inventory.is_open(old.node)
-            lease = self._book.resolve(
-                time.monotonic(),
-                client,
-                request.directory,
-                dict(request.labels),
-                dict(request.resources),
-                session=request.failed_session,
-                is_alive=is_alive,
-            )
+            lease = await self._lease(client, request, old, is_alive=is_alive)
             if request.failed_session:
                 why = printable(request.failure[:REASON_LETTERS_MAX])
                 logger.info(
@@ -71,6 +64,36 @@ class Placement(rpc.PlacementServicer):
                 authority=self._keys.authority.decode(),
             )
         raise AssertionError
+
+    async def _lease(
+        self, client: Client, request: pb.ResolveRequest, old: Lease | None, *, is_alive: bool
+    ) -> Lease:
+        """Return a lease, for which the engine keeps what it takes. Raises `Refusal`."""
+        try:
+            lease = self._book.resolve(
+                time.monotonic(),
+                client,
+                request.directory,
+                dict(request.labels),
+                dict(request.resources),
+                session=request.failed_session,
+                is_alive=is_alive,
+            )
+        except NoRoom as refusal:
+            self._engine.want(refusal.needs)
+            raise
+        if lease is old or not lease.resources:
+            return lease
+        fault = "was not asked"
+        try:
+            fault = await self._engine.reserve(lease)
+        finally:
+            if fault:  # also when the request is cancelled
+                self._book.cancel(lease)
+        if fault:
+            needs = Needs(volume=lease.volume, labels=lease.labels, resources=lease.resources)
+            raise NoRoom(f"no node can take the session:\n  {lease.node} {fault}", needs)
+        return lease
 
     async def Renew(self, request: pb.RenewRequest, context: Any) -> pb.RenewResponse:
         async with refusals(context):

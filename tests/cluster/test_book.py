@@ -189,6 +189,27 @@ def test_after_a_restart_the_reports_of_the_nodes_are_what_is_known() -> None:
     assert resolve(made, START + 21).fence > max(lease.fence, shared.fence)
 
 
+def test_a_node_that_joins_is_heard_first_and_one_that_parts_has_no_lease() -> None:
+    made = Book(RULES, nodes("n1"), START, 50)
+    made.report(START, "n1", (), takes=True)
+    joined = Node(name="n2", address="n2:1", volumes={"x": "/srv/x"})
+    made.join(START + 1, joined)
+    refusal = refused(lambda: resolve(made, START + 1, "x:"))  # it may have it from before the start
+    assert refusal.message == "x is exclusive, and n2 has not said yet whether it is in use there."
+    made.report(START + 2, "n2", (), takes=True)
+    freed: list[Lease] = []
+    made.freed = freed.append
+    leases = [resolve(made, START + 2, "x:"), resolve(made, START + 2, "x:")]
+    (name,) = {lease.node for lease in leases}
+    assert not made.part(name)
+    made.cancel(leases[0])
+    made.release(START + 3, ALICE, leases[1].session)
+    assert not made.part(name)
+    made.silent(START + 50, name)
+    assert (freed, made.part(name), made.part(name)) == (leases, True, True)
+    assert name not in made.inventory
+
+
 def test_a_node_that_never_answers_after_a_restart_delays_an_exclusive_volume_for_a_ticket_and_a_lease() -> (
     None
 ):

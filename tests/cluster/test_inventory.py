@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -109,5 +110,24 @@ def test_it_decides_as_a_look_at_every_node_does(seed: int) -> None:
             placed.append((found, dict(wanted)))
         if rng.random() < 0.2:
             made.set_open(rng.choice(nodes).name, is_open=rng.random() < 0.7)
+        if rng.random() < 0.1:  # a node offers something else now, or the engine gives it to others
+            changed = replace(rng.choice(nodes), volumes=dict.fromkeys(rng.sample(volumes, 2), "/"))
+            nodes = [changed if each.name == changed.name else each for each in nodes]
+            made.put(changed)
+            made.set_others(rng.choice(nodes).name, {"gpu": float(rng.randint(0, 2))})
         if placed and rng.random() < 0.45:
             made.give_back(*placed.pop(rng.randrange(len(placed))))
+
+
+def test_what_is_known_of_a_node_can_change_and_end() -> None:
+    made = inventory(node("n1", resources={"gpu": 2.0}), node("n2"))
+    gpu = Needs(volume="a", resources={"gpu": 1.0})
+    made.take("n1", {"gpu": 1.0})
+    made.set_others("n1", {"gpu": 1.0})
+    assert "n1 has 0 of gpu free" in made.faults(gpu)
+    made.put(node("n1", resources={"gpu": 3.0}))
+    assert (chosen(made, gpu), made.sessions("n1"), made.is_open("n1")) == ("n1", 1, True)
+    made.give_back("n1", {"gpu": 1.0})
+    made.remove("n1")
+    assert chosen(made, gpu) == ""
+    assert [each.name for each in made] == ["n2"]

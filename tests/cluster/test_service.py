@@ -1,0 +1,131 @@
+"""What Placement makes of an engine that keeps resources for sessions, without any process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from toolcell import _certificates
+from toolcell_proto.v1 import placement_pb2 as pb
+from toolcelld_cluster.book import Book, Lease, Rules, Tenant
+from toolcelld_cluster.engine import NodeState
+from toolcelld_cluster.inventory import Inventory, Needs, Node
+from toolcelld_cluster.keys import keys
+from toolcelld_cluster.service import Placement
+
+pytestmark = pytest.mark.anyio
+
+RULES = Rules(tenants={"alice": Tenant(directories=(("a", ""),), resources={"gpu": 2.0})})
+
+
+class Keeping:
+    """An engine that does as it is told, and remembers what it was asked for."""
+
+    name = "keeping"
+
+    def __init__(self) -> None:
+        self.inventory = Inventory()
+        self.inventory.put(Node(name="n1", address="n1:1", volumes={"a": "/a"}, resources={"gpu": 2.0}))
+        self.fault: str | Exception = ""
+        self.kept: list[Lease] = []
+        self.wanted: list[Needs] = []
+
+    def nodes(self) -> Mapping[str, NodeState]:
+        return {}
+
+    async def run(self) -> None:
+        pass
+
+    async def reserve(self, lease: Lease) -> str:
+        if isinstance(self.fault, Exception):
+            raise self.fault
+        if not self.fault:
+            self.kept.append(lease)
+        return self.fault
+
+    def release(self, lease: Lease) -> None:
+        if lease in self.kept:
+            self.kept.remove(lease)
+
+    def want(self, needs: Needs) -> None:
+        self.wanted.append(needs)
+
+    async def look(self, node: str) -> bool:
+        return True
+
+    async def drain(self, node: str, reason: str, *, off: bool) -> None:
+        pass
+
+
+class Ended(Exception):
+    """A request that was refused."""
+
+
+class Context:
+    """What a request has of alice's connection."""
+
+    def __init__(self, certificate: bytes) -> None:
+        self._seen = {"x509_pem_cert": [certificate], "x509_common_name": [b"alice"]}
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return self._seen
+
+    async def abort(self, code: Any, details: str, trailing_metadata: Any) -> NoReturn:
+        raise Ended(details)
+
+
+class Served:
+    """Placement, its engine and a client."""
+
+    def __init__(self, state: Path) -> None:
+        self.engine = Keeping()
+        self.book = Book(RULES, self.engine.inventory, 0.0, 1)
+        self.book.freed = self.engine.release
+        self.book.report(0.0, "n1", (), takes=True)
+        made = keys(str(state), "placement", ["n1"])
+        self._service = Placement(self.book, self.engine, made)
+        certificate, _ = _certificates.new_client("alice", (made.authority, made.authority_key))
+        self._context = Context(certificate)
+
+    async def resolve(self, **more: Any) -> pb.ResolveResponse:
+        return await self._service.Resolve(pb.ResolveRequest(**more), self._context)
+
+    async def release(self, session: str) -> None:
+        await self._service.Release(pb.PlacementReleaseRequest(session_id=session), self._context)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return Served(tmp_path / "placement")
+
+
+async def test_what_a_session_takes_is_kept_as_long_as_its_lease(served: Served) -> None:
+    answer = await served.resolve(resources={"gpu": 1.0})
+    assert [lease.session for lease in served.engine.kept] == [answer.session_id]
+    again = await served.resolve(resources={"gpu": 1.0}, failed_session=answer.session_id)
+    assert (again.session_id, len(served.engine.kept)) == (answer.session_id, 1)
+    await served.resolve()
+    assert len(served.engine.kept) == 1  # it takes nothing
+    await served.release(answer.session_id)
+    assert served.engine.kept == []
+
+
+@pytest.mark.parametrize("fault", ["has given its gpu to other work", RuntimeError("the engine is gone")])
+async def test_what_the_engine_does_not_keep_is_not_placed(served: Served, fault: str | Exception) -> None:
+    served.engine.fault = fault
+    with pytest.raises(Ended if isinstance(fault, str) else RuntimeError, match=r"gpu|gone"):
+        await served.resolve(resources={"gpu": 2.0})
+    assert not served.book.leases
+    served.engine.fault = ""
+    await served.resolve(resources={"gpu": 2.0})
+
+
+async def test_the_engine_is_told_what_a_session_waits_for(served: Served) -> None:
+    await served.resolve(resources={"gpu": 2.0})
+    for wanted, why in (({"gpu": 1.0}, "may have 2 of gpu"), ({}, "n1 has zone = nothing")):
+        with pytest.raises(Ended, match=why):
+            await served.resolve(resources=wanted, labels={"zone": "eu"})
+    assert served.engine.wanted == [Needs(volume="a", labels={"zone": "eu"})]  # and nothing beyond a quota
