@@ -143,14 +143,18 @@ async def test_a_host_that_is_not_known_to_take_links_gets_the_note_alone(
 
 
 @pytest.mark.anyio
-async def test_a_subscription_is_taken_and_ended(served: RunningDaemon) -> None:
+async def test_a_subscription_to_a_resource_is_neither_offered_nor_taken(served: RunningDaemon) -> None:
     async with host(served, "legacy") as client:
-        await client.call_tool("kit_long")
-        (listed,) = (await client.list_resources()).resources
-        with pytest.warns(MCPDeprecationWarning):
-            await client.subscribe_resource(listed.uri)  # pyright: ignore[reportDeprecated]  # hosts do it
-        with pytest.warns(MCPDeprecationWarning):
-            await client.unsubscribe_resource(listed.uri)  # pyright: ignore[reportDeprecated]  # hosts do it
+        assert client.server_capabilities.resources == types.ResourcesCapability(
+            subscribe=False, list_changed=True
+        )
+        with pytest.warns(MCPDeprecationWarning), pytest.raises(MCPError) as refused:
+            await client.subscribe_resource("toolcell://output/o-1")  # pyright: ignore[reportDeprecated]  # hosts do it
+        assert refused.value.error.code == types.METHOD_NOT_FOUND
+    async with host(served, "2026-07-28") as client:
+        watched = ["toolcell://output/o-1"]
+        async with client.listen(tools_list_changed=True, resource_subscriptions=watched) as subscription:
+            assert subscription.honored == types.SubscriptionFilter(tools_list_changed=True)
 
 
 def output(number: int, seconds: float | None = 60) -> Output:

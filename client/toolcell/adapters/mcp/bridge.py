@@ -43,7 +43,7 @@ def server(
 
     `schema` is for what HTTP alone has.
     """
-    return Server(
+    return _Server(
         "toolcell",
         version=VERSION,
         instructions=INSTRUCTIONS,
@@ -53,8 +53,6 @@ def server(
         on_list_resources=handler("list_resources"),
         on_list_resource_templates=handler("list_resource_templates"),
         on_read_resource=handler("read_resource"),
-        on_subscribe_resource=_nothing_changes,
-        on_unsubscribe_resource=_nothing_changes,
         on_list_prompts=handler("list_prompts"),
         on_get_prompt=handler("get_prompt"),
         on_completion=handler("complete"),
@@ -73,8 +71,12 @@ def host_server(session: HostSession) -> Server[Any]:
     return serving
 
 
-async def _nothing_changes(
-    _context: Context, _params: types.SubscribeRequestParams | types.UnsubscribeRequestParams
-) -> types.EmptyResult:
-    """An output that is kept does not change, and that a server's resource has is not passed on: there is nothing to tell."""
-    return types.EmptyResult()
+class _Server(Server[Any]):
+    """The SDK's, which takes a stream of changed lists for one that tells of changed resources, too."""
+
+    def get_capabilities(self, *given: Any, **more: Any) -> types.ServerCapabilities:
+        """Return what is offered: resources without a subscription to one."""
+        found = super().get_capabilities(*given, **more)
+        if found.resources is not None:
+            found.resources.subscribe = False
+        return found

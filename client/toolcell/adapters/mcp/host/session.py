@@ -95,7 +95,7 @@ class HostSession:
         self._surroundings = surroundings
         self._link = link
         self._bus = InMemorySubscriptionBus()
-        self.listen = ListenHandler(self._bus)
+        self._listening = ListenHandler(self._bus)
         # All mutable state: the session once it is asked for, and its limits, the last notification of other roots and the
         # task that asks for them, what the host was last shown, what its model keeps of that, by which connection it is
         # notified of changes, the running calls and the outputs that were cut, the level of log records that it wants, the
@@ -178,6 +178,13 @@ class HostSession:
             await self._show(context, tools)
             if session.catalog.tools != tools:
                 await self._tell_of_change()
+
+    async def listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Notify a host of changed lists until it has heard enough. It is told that changes of one resource are not among them."""
+        lists = params.notifications.model_copy(update={"resource_subscriptions": None})
+        return await self._listening(context, params.model_copy(update={"notifications": lists}))
 
     def told_nothing(self) -> None:
         """Notify the host if there are resources or prompts: it was told that there are none."""

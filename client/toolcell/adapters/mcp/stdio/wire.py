@@ -41,7 +41,7 @@ CAPABILITIES: Final = {
     "completions": {},
     "logging": {},
     "prompts": {"listChanged": True},
-    "resources": {"subscribe": True, "listChanged": True},
+    "resources": {"subscribe": False, "listChanged": True},
     "tools": {"listChanged": True},
 }
 PARSE_ERROR: Final = -32700
