@@ -27,6 +27,8 @@ from toolcelld.files.paths import is_below
 
 # Files described concurrently: two processors are common, and importing also waits for the disk
 DESCRIBING_MAX = 4
+# Of `[daemon] open_wait` when a session opens: clients wait 15 s for the answer, and take a daemon that is late for dead
+OPEN_SECONDS_MAX = 10.0
 
 
 class DirectoryError(ValueError):
@@ -102,7 +104,8 @@ class CatalogRegistry:
             directory: An absolute path.
             within: What it resolves to has to lie in this directory, which is resolved as well; empty for anywhere.
             on_change: Called with every newer catalog after this method has returned.
-            wait_seconds: How long to wait until every file is described; None takes `[daemon] open_wait`.
+            wait_seconds: How long to wait until every file is described; None takes `[daemon] open_wait`, up to
+                `OPEN_SECONDS_MAX`.
             at_once: Whether to wait for the scan alone, and for no file to be described.
 
         Raises `DirectoryError`. When cancelled, it leaves no pin.
@@ -111,7 +114,9 @@ class CatalogRegistry:
         pin = watched.pin()
         try:
             enough = None if at_once else watched.known
-            await watched.rescan(enough, self._or_configured(wait_seconds))
+            if wait_seconds is None:
+                wait_seconds = min(self._or_configured(None), OPEN_SECONDS_MAX)
+            await watched.rescan(enough, wait_seconds)
         except BaseException:
             pin.close()
             raise

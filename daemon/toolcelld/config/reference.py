@@ -62,7 +62,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "retained": "the same of all sessions together",
         "worker_idle": "after this time an idle worker is retired",
         "abort_grace": "between the abort signal and the kill",
-        "open_wait": "how long opening a session waits for descriptions; later tools arrive as a change",
+        "open_wait": "how long opening a session waits for descriptions, 10 s at most, as clients wait for it; later tools arrive as a change",
         "load_timeout": "the longest import of a tool file",
         "linger": "how long calls go on without their client, unless it says; an hour at most",
         "safe_directories": "exact paths that may belong to other users, or be writable by them",

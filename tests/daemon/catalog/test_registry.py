@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from toolcell.client._grpc.access import WELCOME_SECONDS
 from toolcelld.catalog import directory as shelf
+from toolcelld.catalog import registry
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import BrokenFile, Described, Description
 from toolcelld.catalog.describing.descriptions import DescriptionCache
@@ -20,7 +22,7 @@ from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.registry import CatalogRegistry, DirectoryError
 from toolcelld.config.load import Config
-from toolcelld.config.schema import SourceSection
+from toolcelld.config.schema import DaemonSection, SourceSection
 
 pytestmark = pytest.mark.anyio
 
@@ -111,6 +113,18 @@ async def test_opening_describes_what_is_there(shop: Shop, project: Path) -> Non
         assert list(pin.catalog.tools) == ["lint", "words"]
         assert (pin.catalog.pending, pin.catalog.directory) == (0, str(project))
         assert pin.catalog.generation > 0
+
+
+async def test_a_session_opens_before_its_client_gives_up_whatever_the_configuration_waits(
+    shop: Shop, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert registry.OPEN_SECONDS_MAX < WELCOME_SECONDS
+    monkeypatch.setattr(registry, "OPEN_SECONDS_MAX", 0.01)
+    shop.closed.add("slow")
+    config = Config(daemon=DaemonSection.model_validate({"open_wait": "1h"}))
+    async with live(shop, config) as catalogs, asyncio.timeout(LONG):
+        pin = await catalogs.open(write(project, slow="1"))
+        assert "slow" not in pin.catalog.tools
 
 
 async def test_a_directory_has_to_lie_where_the_caller_may_be(shop: Shop, project: Path) -> None:
@@ -452,7 +466,7 @@ async def test_an_endless_file_is_waited_for_again_when_the_rules_have_changed(
         await catalogs.describe_anew(directory, wait_seconds=LONG)
         shop.closed = {"stuck"}
         pin = await catalogs.open(directory, wait_seconds=LONG, at_once=True)
-        assert pin.catalog.pending == 1
+        assert "slow" not in pin.catalog.tools
         shop.opening.set()
 
 
