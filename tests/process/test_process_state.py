@@ -13,7 +13,7 @@ from tests.engines import ENGINES
 
 from toolcell.client import Outcome, Session
 from toolcelld.protocol.messages import CHANGED_MAX
-from toolcelld.worker.calling.process_state import ROWS
+from toolcelld.worker.calling.process_state import MODULES, ROWS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.sampled("of_engine")]
 
@@ -23,10 +23,12 @@ LOWEST = 19
 
 CHANGES = {
     "timers": ["signal.alarm(30)", "signal.setitimer(signal.ITIMER_REAL, 30, 1)", "signal.setitimer(signal.ITIMER_VIRTUAL, 30)", "signal.setitimer(signal.ITIMER_PROF, 30)"],
-    "standard streams": ["sys.stdout.close()", "sys.stderr.detach()", "io.TextIOWrapper(sys.stdout.buffer)"],
+    "standard streams": ["sys.stdout.close()", "sys.stderr.detach()", "io.TextIOWrapper(sys.stdout.buffer)", "sys.stdout.buffer.detach()", "sys.stdin.buffer.raw.close()", "setattr(sys, '__stdout__', None)"],
     "file descriptors 0 to 2": [
         "os.close(0)", "os.close(1)", "os.dup2(os.open('/dev/null', os.O_WRONLY), 2)", "os.dup2(os.pipe()[1], 1)",
         "os.dup2(os.open('/dev/null', os.O_WRONLY | os.O_APPEND), 1)", "os.dup2(os.open('/dev/zero', os.O_RDONLY), 0)",
+        "os.set_blocking(1, False) or os.dup2(os.pipe()[1], 2)",
+        "os.set_blocking(1, False)", "os.set_blocking(2, False)", "fcntl.fcntl(2, fcntl.F_SETFL, 0)",
     ],
     "resource limits": [
         "resource.setrlimit(resource.RLIMIT_NOFILE, (16, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))",
@@ -39,17 +41,17 @@ CHANGES = {
     "signal mask": [
         "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]) and None or os.kill(os.getpid(), signal.SIGUSR1)",
+        "__import__('_signal').pthread_sigmask(0, [12])", "MASKED(0, [12])",
     ],
     "signal handlers": ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.signal(signal.SIGALRM, print)", "signal.signal(signal.SIGRTMIN + 1, signal.SIG_IGN)", "__import__('_signal').signal(12, 1)", "signal.signal(signal.SIGINT, signal.SIG_DFL)"],
     "umask": ["os.umask(0o777)", "os.umask(0)"],
-    "blocking mode of the descriptors": ["os.set_blocking(1, False)", "os.set_blocking(2, False)"],
     "processors": ["os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"],
     "environment": ["os.environ.clear()", "os.environ.update(TZ='Asia/Tokyo') or time.tzset()", "os.environ.pop('PATH', None)", "setattr(os, 'environ', {})"],
     "streams": [
         "setattr(sys, 'stdout', io.StringIO())", "setattr(sys, 'stderr', None)", "setattr(sys, 'stdin', io.StringIO('y'))",
         "setattr(sys, 'stdout', io.TextIOWrapper(sys.stdout.buffer, 'latin-1'))", "sys.stdout.reconfigure(encoding='ascii', errors='strict')",
     ],
-    "locale": ["locale.setlocale(locale.LC_ALL, 'C')", "locale.setlocale(locale.LC_CTYPE, 'C')"],
+    "locale": ["locale.setlocale(locale.LC_ALL, 'C')", "locale.setlocale(locale.LC_CTYPE, 'C')", "__import__('_locale').setlocale(6, 'C')", "LOCALISED(6, 'C')"],
     "warning filters": ["warnings.simplefilter('error')", "warnings.resetwarnings()", "logging.captureWarnings(True)", "setattr(warnings, 'showwarning', print)"],
     "root logger": [
         "logging.disable(logging.CRITICAL)", "logging.root.setLevel(logging.CRITICAL)", "logging.root.handlers.clear()",
@@ -65,13 +67,15 @@ CHANGES = {
 VARIABLES = ["decimal.getcontext().__setattr__('prec', 2)", "VARIABLE.set('of another call')"]
 """Neither is in the table: a synchronous tool has context variables of its own, as an asynchronous one."""
 FOR_GOOD = {
-    *CHANGES["standard streams"], *CHANGES["file descriptors 0 to 2"], *CHANGES["resource limits"][1:], *CHANGES["priority"],
+    *CHANGES["standard streams"], *CHANGES["file descriptors 0 to 2"][:-3], *CHANGES["resource limits"][1:], *CHANGES["priority"],
 }  # fmt: skip
 """What cannot be put back."""
 
 TOOLS = """
-import contextvars, decimal, faulthandler, gc, io, locale, logging, os, resource, signal, socket, subprocess, sys
+import contextvars, decimal, faulthandler, fcntl, gc, io, locale, logging, os, resource, signal, socket, subprocess, sys
 import threading, time, warnings
+from _locale import setlocale as LOCALISED
+from _signal import pthread_sigmask as MASKED
 from toolcell import tool
 
 VARIABLE = contextvars.ContextVar("variable", default="")
@@ -188,14 +192,14 @@ def test_each_row_of_the_table_is_tried() -> None:
     assert len(ROWS) <= CHANGED_MAX
 
 
-async def test_a_tool_that_does_not_import_it_finds_no_module_of_limits(daemon: RunningDaemon) -> None:
-    """The limits are read where it is imported."""
-    daemon.tool(
-        "t",
-        "import sys\nfrom toolcell import tool\n@tool\ndef t() -> bool:\n    return 'resource' in sys.modules",
-    )
+async def test_a_tool_that_does_not_import_them_finds_no_module_whose_state_is_looked_at_where_it_is(
+    daemon: RunningDaemon,
+) -> None:
+    assert {"resource", "gc", "faulthandler"} == MODULES
+    text = f"return sorted({set(MODULES)} & sys.modules.keys())"
+    daemon.tool("t", f"import sys\nfrom toolcell import tool\n@tool\ndef t() -> list[str]:\n    {text}")
     async with daemon.connect() as session:
-        assert (await session.call("t")).check().details is False
+        assert (await session.call("t")).check().details == []
 
 
 async def test_a_timer_of_the_import_that_expires_once_costs_no_worker(daemon: RunningDaemon) -> None:

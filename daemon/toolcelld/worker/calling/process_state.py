@@ -3,8 +3,8 @@
 `ROWS` is the table of it, in the order in which a row is put back: each has a name, how its value is taken, and how it is put
 back. What the import of the file has left is the state that every call begins with.
 
-To read the limits takes longer than all other rows that are looked at before the result. So the zygote forgets that it has
-imported `resource` (`warm_up`), and they are read where a tool has imported it.
+Some rows are looked at where a tool has imported the module that changes them: the zygote forgets that it has imported it
+(`warm_up`, `MODULES`). To read the limits alone takes longer than all other rows that are looked at before the result.
 
 A row that cannot be put back with certainty is looked at before the result, because then the worker is replaced and the
 outcome has to say so. All others are put back after the result, so that the call does not wait for it. Nearly all calls
@@ -23,6 +23,7 @@ import faulthandler
 import fcntl
 import gc
 import io
+import locale
 import logging
 import os
 import resource
@@ -34,6 +35,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 STANDARD: Final = (0, 1, 2)
@@ -56,10 +58,13 @@ OWN: Final = (os.PRIO_PROCESS, 0)
 ENVIRONMENT: Final = os.environ
 # Its own dictionary of bytes: decoding each variable would take fifty times as long.
 _variables: Final[dict[bytes, bytes]] = vars(ENVIRONMENT)["_data"]
-_functions: Any = _signal
 _getsignal: Callable[[int], Any] = _signal.getsignal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+_sigmask: Callable[..., Any] = _signal.pthread_sigmask  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 _setlocale: Callable[..., str] = _locale.setlocale
 _getitimer: Callable[[int], tuple[float, float]] = signal.getitimer
+_fcntl: Callable[..., int] = fcntl.fcntl
+_of_threads: Final = vars(threading)
+_shape_of: Final = attrgetter("encoding", "errors", "line_buffering", "write_through")
 
 
 class StateKind(NamedTuple):
@@ -86,7 +91,7 @@ class ProcessState:
     def __init__(self) -> None:
         kept = [(row, row.take()) for row in ROWS]
         self._certain = [
-            (row.take, row.is_changed, row.put_back, before)
+            (row.take, row.is_changed, row.put_back, row.module, before)
             for row, before in kept
             if row.certain and row.put_back
         ]
@@ -111,7 +116,9 @@ class ProcessState:
     def put_back(self) -> bool:
         """Put back the rest; return False if that failed, and the process is not to have another call."""
         try:
-            for take, is_changed, put_back, before in self._certain:
+            for take, is_changed, put_back, module, before in self._certain:
+                if module and module not in sys.modules:
+                    continue
                 if take() != before if is_changed is None else is_changed(before):
                     put_back(before)
         except Exception:  # noqa: BLE001  # a tool can have put any object there
@@ -150,38 +157,65 @@ def _set_timers(before: tuple[tuple[bool, float], ...]) -> None:
         signal.setitimer(which, interval if running else 0, interval)
 
 
+class _Setter:
+    """In place of a function that sets some state, as all Python code goes through it: to look at the state takes longer.
+
+    Args:
+        places: Each module that has the function, and its name there.
+    """
+
+    def __init__(self, *places: tuple[Any, str]) -> None:
+        module, name = places[0]
+        self._set: Callable[..., Any] = getattr(module, name)
+        self._places = places
+        self.is_called = False
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.is_called = True
+        return self._set(*arguments)
+
+    def install(self) -> None:
+        """Take the place of the function."""
+        for module, name in self._places:
+            setattr(module, name, self)
+
+
+_set_signal: Final = _Setter((_signal, "signal"))
+_set_signals: Final = _Setter((_signal, "pthread_sigmask"))
+_set_locale: Final = _Setter((_locale, "setlocale"), (locale, "_setlocale"))
+
+
+def watch_setters() -> None:
+    """Notice from now on what sets signals or the locale; a worker does it before its file can keep such a function."""
+    for setter in (_set_signal, _set_signals, _set_locale):
+        setter.install()
+
+
 def _mask() -> Any:
-    return _signal.pthread_sigmask(signal.SIG_BLOCK, ())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return _sigmask(signal.SIG_BLOCK, ())
+
+
+def _mask_is_changed(before: Any) -> bool:
+    if not _set_signals.is_called:
+        return False
+    _set_signals.is_called = False
+    return bool(_mask() != before)
 
 
 def _set_mask(before: Any) -> None:
     for number in signal.sigpending() - before:
         signal.signal(number, signal.SIG_IGN)  # drops the one that waits, which was for the call
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-class _SetHandler:
-    """In place of the function that sets a handler, as all of them go through it: to ask for each takes two microseconds."""
-
-    def __init__(self, set_handler: Callable[[Any, Any], Any]) -> None:
-        self._set_handler = set_handler
-        self.is_called = False
-
-    def __call__(self, number: Any, handler: Any, /) -> Any:
-        self.is_called = True
-        return self._set_handler(number, handler)
+    _sigmask(signal.SIG_SETMASK, before)
 
 
 def _dispositions() -> tuple[Any, ...]:
-    if not isinstance(_functions.signal, _SetHandler):
-        _functions.signal = _SetHandler(_functions.signal)
     return tuple(map(_getsignal, SIGNALS))
 
 
 def _dispositions_are_changed(before: tuple[Any, ...]) -> bool:
-    if not _functions.signal.is_called:
+    if not _set_signal.is_called:
         return False
-    _functions.signal.is_called = False
+    _set_signal.is_called = False
     return _dispositions() != before
 
 
@@ -233,16 +267,21 @@ def _marked() -> tuple[int, ...]:
 
 
 def _flags() -> tuple[int, ...]:
-    return fcntl.fcntl(0, fcntl.F_GETFL), fcntl.fcntl(1, fcntl.F_GETFL), fcntl.fcntl(2, fcntl.F_GETFL)
+    return _fcntl(0, fcntl.F_GETFL), _fcntl(1, fcntl.F_GETFL), _fcntl(2, fcntl.F_GETFL)
 
 
 def _files_are_changed(before: _StandardFiles) -> bool:
+    """Whether one is another file, or does not block as it did."""
     try:
-        if _flags() == before.flags:  # which takes a third of the time
-            return False
+        return _flags() != before.flags  # which takes a third of the time
     except OSError:  # one is closed
-        pass
-    return _identities() != before.found
+        return _identities() != before.found
+
+
+def _set_flags(before: _StandardFiles) -> None:
+    if _identities() == before.found:  # else nothing puts back the file
+        for number, flags in zip(STANDARD, before.flags, strict=True):
+            fcntl.fcntl(number, fcntl.F_SETFL, flags)
 
 
 def _identities() -> tuple[tuple[int, int] | None, ...]:
@@ -254,15 +293,6 @@ def _identities() -> tuple[tuple[int, int] | None, ...]:
         except OSError:  # it is closed
             found.append(None)
     return tuple(found)
-
-
-def _blocking() -> tuple[bool, bool]:
-    return os.get_blocking(1), os.get_blocking(2)
-
-
-def _set_blocking(before: tuple[bool, bool]) -> None:
-    os.set_blocking(1, before[0])
-    os.set_blocking(2, before[1])
 
 
 def _limits() -> tuple[tuple[int, int], ...]:
@@ -309,7 +339,7 @@ def _open_streams() -> list[bool]:
 def _shapes() -> list[Any]:
     """The streams, and how they encode."""
     return [
-        (stream, (stream.encoding, stream.errors, stream.line_buffering, stream.write_through))
+        (stream, _shape_of(stream))
         if isinstance(stream, io.TextIOWrapper) and _is_open(stream)
         else (stream, ())
         for stream in (sys.stdin, sys.stdout, sys.stderr)
@@ -317,15 +347,13 @@ def _shapes() -> list[Any]:
 
 
 def _shapes_are_changed(before: list[Any]) -> bool:
-    (stdin, _), (stdout, _), (stderr, _) = before
-    if sys.stdin is not stdin or sys.stdout is not stdout or sys.stderr is not stderr:
-        return True
-    for stream, shape in before:
-        if shape and shape != (
-            stream.encoding, stream.errors, stream.line_buffering, stream.write_through,
-        ):  # fmt: skip
-            return True
-    return False
+    (stdin, of_stdin), (stdout, of_stdout), (stderr, of_stderr) = before
+    return bool(
+        sys.stdin is not stdin or sys.stdout is not stdout or sys.stderr is not stderr
+        or (of_stdin and _shape_of(stdin) != of_stdin)
+        or (of_stdout and _shape_of(stdout) != of_stdout)
+        or (of_stderr and _shape_of(stderr) != of_stderr)
+    )  # fmt: skip
 
 
 def _set_shapes(before: list[Any]) -> None:
@@ -415,7 +443,7 @@ def _set_places(before: tuple[Any, ...]) -> None:
 
 def _hooks() -> tuple[Any, ...]:
     return (
-        sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile(),
+        sys.gettrace(), sys.getprofile(), _of_threads["_trace_hook"], _of_threads["_profile_hook"],
         sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook,
     )  # fmt: skip
 
@@ -468,26 +496,36 @@ def _set_crash_reports(before: bool) -> None:
         faulthandler.disable()
 
 
+def _locale_is_changed(before: str) -> bool:
+    if not _set_locale.is_called:
+        return False
+    _set_locale.is_called = False
+    return _setlocale(_locale.LC_ALL) != before
+
+
 ROWS: Final = (
     StateKind("timers", _timers, _set_timers, _timers_are_changed, certain=False),
     StateKind("standard streams", _open_streams, None),
-    StateKind("file descriptors 0 to 2", _files, None, _files_are_changed),
+    StateKind("file descriptors 0 to 2", _files, _set_flags, _files_are_changed, certain=False),
     StateKind("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
     StateKind("priority", partial(os.getpriority, *OWN), partial(os.setpriority, *OWN), certain=False),
     StateKind("directory", _directory, os.chdir, certain=False),
-    StateKind("signal mask", _mask, _set_mask),
+    StateKind("signal mask", _mask, _set_mask, _mask_is_changed),
     StateKind("signal handlers", _dispositions, _set_dispositions, _dispositions_are_changed),
     StateKind("umask", _umask, os.umask, _at_any_time),
-    StateKind("blocking mode of the descriptors", _blocking, _set_blocking),
     StateKind("processors", partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)),
     StateKind("environment", _environment, _set_environment, _environment_is_changed),
     StateKind("streams", _shapes, _set_shapes, _shapes_are_changed),
-    StateKind("locale", partial(_setlocale, _locale.LC_ALL), partial(_setlocale, _locale.LC_ALL)),
+    StateKind(
+        "locale", partial(_setlocale, _locale.LC_ALL), partial(_setlocale, _locale.LC_ALL), _locale_is_changed
+    ),
     StateKind("warning filters", _filters, _set_filters, _filters_are_changed),
     StateKind("root logger", _root_logger, _set_root_logger, _root_logger_is_changed),
     StateKind("module search path and arguments", _places, _set_places, _places_are_changed),
     StateKind("hooks", _hooks, _set_hooks),
-    StateKind("garbage collection", _garbage, _set_garbage),
+    StateKind("garbage collection", _garbage, _set_garbage, module=gc.__name__),
     StateKind("limits of the interpreter", _bounds, _set_bounds),
-    StateKind("crash reports", _crash_reports, _set_crash_reports),
+    StateKind("crash reports", _crash_reports, _set_crash_reports, module=faulthandler.__name__),
 )
+MODULES: Final = frozenset(row.module for row in ROWS if row.module)
+"""What the zygote forgets to have imported; our own modules keep theirs."""

@@ -18,6 +18,7 @@ from toolcelld.protocol.messages import prepare_to_worker
 from toolcelld.sandbox import landlock
 from toolcelld.sandbox.setup import own_places
 from toolcelld.sandbox.system_calls import seccomp
+from toolcelld.worker.calling.process_state import MODULES
 
 
 @tool(timeout=1)
@@ -53,5 +54,5 @@ def warm_up() -> None:
     seccomp.warm_up()
     for apart in (False, True):
         landlock.system_rules(execute=True, apart=apart)
-    # A worker reads its limits only where a tool has imported it; our own modules keep theirs.
-    sys.modules.pop("resource", None)
+    for module in MODULES:
+        sys.modules.pop(module, None)
