@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterable
 from typing import Final
 
+from toolcelld.calls.outcomes.history import BETWEEN
 from toolcelld.records.rows import Row, text_of
 from toolcelld.records.tables import OPEN_COLUMNS
 
@@ -69,11 +71,13 @@ def _open_file(path: str, flags: int) -> int:
 
 def _row(run: int, line: bytes) -> Row | None:
     try:
-        *texts, accepted = json.loads(line)
-    except (ValueError, TypeError, RecursionError):
+        found = json.loads(line)
+        *texts, accepted = found.split(BETWEEN) if isinstance(found, str) else found
+        time = float(accepted)
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
-    is_ours = all(isinstance(text, str) for text in texts) and isinstance(accepted, float)
-    row = (run, *map(text_of, texts), accepted) if is_ours else ()
+    is_ours = all(isinstance(text, str) for text in texts) and math.isfinite(time)
+    row = (run, *map(text_of, texts), time) if is_ours else ()
     return row if len(row) == len(OPEN_COLUMNS) else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import secrets
 import sqlite3
@@ -34,6 +35,8 @@ __all__ = ["UNRECORDED", "Records"]
 
 PRUNE_SECONDS: Final = 60.0
 """Between two looks at the bounds."""
+MEASURE_SECONDS: Final = 1.0
+"""Between two looks at the size, which take as long as two rows."""
 PRUNE_ROWS: Final = 10_000
 """Or after so many rows: a hundredth of the bound by default."""
 UNRECORDED: Final = frozenset(
@@ -83,6 +86,7 @@ class Records:
         self._journal: Journal | None = None
         self._pruned = 0.0  # by the monotonic clock
         self._rows = 0  # since then
+        self._measured = -math.inf  # when its size was, by the monotonic clock
 
     @property
     def size_bytes(self) -> int:
@@ -212,13 +216,14 @@ class Records:
         # By now a call may have ended whose summary is of the next batch: it needs a row until then.
         over = {(call.session_id, call.call_id) for call in ended}
         opened = [call for call in accepted if (call.session.id, call.id) not in over]
-        database.executemany(_INSERT_OPEN, (open_row(self.run, call) for call in opened))
-        self._open.update((call.session.id, call.id) for call in opened)
+        if opened:
+            database.executemany(_INSERT_OPEN, [open_row(self.run, call) for call in opened])
+            self._open.update((call.session.id, call.id) for call in opened)
         arguments = self.section.arguments
-        database.executemany(_INSERT_CALL, (call_row(self.run, call, arguments=arguments) for call in ended))
-        closed = self._open & over
-        database.executemany(_DELETE_OPEN, ((self.run, *key) for key in closed))
-        self._open -= closed
+        database.executemany(_INSERT_CALL, [call_row(self.run, call, arguments=arguments) for call in ended])
+        if closed := self._open & over:
+            database.executemany(_DELETE_OPEN, [(self.run, *key) for key in closed])
+            self._open -= closed
         database.execute("UPDATE runs SET seen = ? WHERE run = ?", [self._now(), self.run])
         self._rows += len(things)
 
@@ -233,7 +238,10 @@ class Records:
             self._pruned, self._rows = clock, 0
             yield from tables.prune(database, self.section, self._now())
             sweep(self.path, runs.unended(database))
-        self._writer.size_bytes = tables.size_of(database)
+            self._measured = -math.inf
+        if clock - self._measured >= MEASURE_SECONDS:
+            self._measured = clock
+            self._writer.size_bytes = tables.size_of(database)
 
     def _end(self, database: sqlite3.Connection, why: str) -> None:
         with database:

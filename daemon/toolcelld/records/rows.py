@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
+from pydantic_core import to_json
+
 from toolcelld.calls.call import Call
-from toolcelld.calls.outcomes.history import CallSummary
-from toolcelld.calls.outcomes.outcome import Facts, Kind, Outcome
+from toolcelld.calls.outcomes.history import TEXTS, CallSummary
+from toolcelld.calls.outcomes.outcome import NONE_RARE, RARE, Facts, Kind, Outcome
 from toolcelld.calls.outcomes.shown_values import shown_arguments, shown_result
 from toolcelld.event_log import OperatorEvent
 from toolcelld.output.spill import KeptOutput, OutputOrigin
@@ -42,9 +44,8 @@ TEXT_CHARACTERS_MAX: Final = 1024
 MESSAGE_CHARACTERS_MAX: Final = 4096
 LINES_MAX: Final = 64
 """Of the story, the notes and other lists; no call has more lines of a story."""
-_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 _INTEGER_MAX: Final = 2**63 - 1
-_FIGURES: Final = ("generation", "leftover_processes", "leftover_threads", "killed_processes")
+_FIGURES: Final = ("leftover_processes", "leftover_threads", "killed_processes")
 _IN_COLUMNS: Final = (
     "queue_seconds", "run_seconds", "cpu_seconds", "memory_peak_bytes", "output_bytes", "spilled_bytes", "stop_seconds",
 )  # fmt: skip
@@ -75,7 +76,7 @@ def text_of(value: str, most: int = TEXT_CHARACTERS_MAX) -> str:
     return value if value.isascii() else value.encode(errors="backslashreplace").decode()
 
 
-def texts_of(*values: str) -> Sequence[str]:
+def texts_of(values: Sequence[str]) -> Sequence[str]:
     """Return texts that columns hold. As a rule they are such, which is seen of all at once."""
     together = "".join(values)
     return values if len(together) <= TEXT_CHARACTERS_MAX and together.isascii() else [*map(text_of, values)]
@@ -89,14 +90,25 @@ def _count(value: int) -> int:
     return min(max(int(value), 0), _INTEGER_MAX)
 
 
-def _lines(values: Sequence[str]) -> list[str]:
-    return [*texts_of(*values[:LINES_MAX])]
+def _figures(facts: Facts) -> tuple[float, ...]:
+    """Return those of `_IN_COLUMNS` as columns hold them. As a rule they are such, which is seen of all at once."""
+    queue, run, cpu, memory, output, spilled, *_ = facts
+    stop = facts.stop_seconds
+    counts = memory, output, spilled
+    if not (math.isfinite(queue + run + cpu + stop) and min(counts) >= 0 and max(counts) <= _INTEGER_MAX):
+        queue, run, cpu, stop = map(_seconds, (queue, run, cpu, stop))
+        memory, output, spilled = map(_count, counts)
+    return queue, run, cpu, memory, output, spilled, stop
+
+
+def _lines(values: Sequence[str]) -> Sequence[str]:
+    return texts_of(values[:LINES_MAX])
 
 
 def open_row(run: int, call: Call) -> Row:
     """Return the row of a call that has not ended, for `OPEN_COLUMNS`."""
     request, plan = call.request, call.plan
-    texts = texts_of(
+    texts = texts_of((
         call.session.id,
         call.id,
         request.tool,
@@ -107,7 +119,7 @@ def open_row(run: int, call: Call) -> Row:
         request.session_id,
         request.message_id,
         call.session.directory,
-    )
+    ))  # fmt: skip
     return run, *texts, call.accepted_at
 
 
@@ -120,52 +132,44 @@ def call_row(run: int, call: CallSummary, *, arguments: bool) -> Row:
         arguments: Whether its arguments and its result are kept.
     """
     outcome = call.outcome if call.outcome is not None else Outcome(Kind.INTERNAL, *call.refusal)
-    facts = outcome.facts
+    texts: Any = call[:TEXTS]
+    (
+        call_id, session_id, tool, path, digest, _, worker_id, agent, agent_name, directory, agent_session_id, message_id,
+    ) = texts_of(texts)  # fmt: skip
     return (
         run,
-        *texts_of(
-            call.session_id,
-            call.call_id,
-            call.tool,
-            call.path,
-            call.digest,
-            call.agent,
-            call.agent_name,
-            call.agent_session_id,
-            call.message_id,
-            call.directory,
-        ),
+        session_id,
+        call_id,
+        tool,
+        path,
+        digest,
+        agent,
+        agent_name,
+        agent_session_id,
+        message_id,
+        directory,
         call.accepted_at,
         call.story[-1][0],
-        text_of(call.worker_id),
-        outcome.kind.value if call.outcome is not None else REFUSED,
+        worker_id,
+        str(outcome.kind) if call.outcome is not None else REFUSED,
         text_of(outcome.cause),
         text_of(outcome.message, MESSAGE_CHARACTERS_MAX),
-        _seconds(facts.queue_seconds),
-        _seconds(facts.run_seconds),
-        _seconds(facts.cpu_seconds),
-        _count(facts.memory_peak_bytes),
-        _count(facts.output_bytes),
-        _count(facts.spilled_bytes),
-        _seconds(facts.stop_seconds),
-        _json(_more(call, outcome)),
+        *_figures(outcome.facts),
+        to_json(_more(call, outcome)).decode(),
         text_of(shown_arguments(call.arguments, call.arguments_bytes), MESSAGE_CHARACTERS_MAX)
         if arguments
         else None,
-        _count(call.arguments_bytes),
+        call.arguments_bytes,
         text_of(shown_result(call.result, call.result_bytes), MESSAGE_CHARACTERS_MAX) if arguments else None,
-        _count(call.result_bytes),
+        call.result_bytes,
     )
 
 
 def _more(call: CallSummary, outcome: Outcome) -> dict[str, Any]:
     """Return what no column has. What is as it is by default is left out, which is most of it for most calls."""
     facts = outcome.facts
-    story = call.story[-LINES_MAX:]
-    lines = texts_of(*[line for _, line in story])
-    more: dict[str, Any] = {
-        "story": [(_seconds(when), line) for (when, _), line in zip(story, lines, strict=True)]
-    }
+    times, lines = zip(*call.story[-LINES_MAX:], strict=True)
+    more: dict[str, Any] = {"story": [*zip(times, texts_of(lines), strict=True)]}
     if outcome.ran:
         more["ran"] = True
     if outcome.stopped is not None:
@@ -176,6 +180,10 @@ def _more(call: CallSummary, outcome: Outcome) -> dict[str, Any]:
         more["notes"] = _lines(outcome.notes)
     if outcome.output is not None:
         more["output"] = _output(outcome.output)
+    if facts.generation:
+        more["generation"] = facts.generation
+    if facts[RARE] == NONE_RARE:
+        return more
     if facts.state_lost:
         more["state_lost"] = True
     if facts.logs:
@@ -203,7 +211,7 @@ def call_of(row: Row) -> RecordedCall:
         _output_of(values, replace(origin, source=source)) for source, *values in more.get("logs", ())
     )
     figures: dict[str, Any] = {name: known[name] for name in (*_IN_COLUMNS, "worker_id")}
-    figures |= {name: more.get(name, 0) for name in _FIGURES}
+    figures |= {name: more.get(name, 0) for name in ("generation", *_FIGURES)}
     figures |= {name: tuple(more.get(name, ())) for name in _SEQUENCES}
     facts = Facts(**figures, state_lost=more.get("state_lost", False), logs=logs)
     refused, lost = known["outcome"] == REFUSED, known["outcome"] == LOST

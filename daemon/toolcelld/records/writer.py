@@ -98,7 +98,9 @@ class Writer:
         self._on_open = on_open
         self._write = write
         self._after = after
-        self._hurry = threading.Event()
+        self._hurry: SimpleQueue[None] = (
+            SimpleQueue()
+        )  # of what waits for a batch; an Event takes ten steps to wait for
         self._stopping = False
         # Used on the thread only.
         self._database: sqlite3.Connection | None = None
@@ -109,20 +111,20 @@ class Writer:
         """Start the thread, which opens the database."""
         self._thread.start()
         self.queue.put(None)
-        self._hurry.set()
+        self._hurry.put(None)
 
     async def ask(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `work` makes of the database. Raises one of `FAULTS`."""
         question = DatabaseTask(work)
         self.queue.put(question)
-        self._hurry.set()
+        self._hurry.put(None)
         return await question.answer
 
     def stop(self) -> None:
         """Commit what was put before, close the database and end the thread. Blocks."""
         self._stopping = True
         self.queue.put(None)
-        self._hurry.set()
+        self._hurry.put(None)
         self._thread.join()
 
     # The thread
@@ -130,12 +132,12 @@ class Writer:
     def _run(self) -> None:
         while not self._stopping or not self.queue.empty():
             batch = [self.queue.get()]
-            self._hurry.wait(BATCH_SECONDS)
-            self._hurry.clear()
-            self._on_batch()
             with contextlib.suppress(Empty):
-                while len(batch) < BATCH_MAX:
-                    batch.append(self.queue.get_nowait())
+                self._hurry.get(timeout=BATCH_SECONDS)
+            for _ in range(self._hurry.qsize()):
+                self._hurry.get()
+            self._on_batch()
+            batch += [self.queue.get() for _ in range(min(self.queue.qsize(), BATCH_MAX - 1))]
             questions: list[DatabaseTask[Any]] = [item for item in batch if isinstance(item, DatabaseTask)]
             self._commit([item for item in batch if item is not None and not isinstance(item, DatabaseTask)])
             for question in questions:

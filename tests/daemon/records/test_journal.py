@@ -10,17 +10,19 @@ import sqlite3
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, cast
 
 import pytest
 from tests.daemon.records.kept import NOW, accepted, ended, put, recording
 
-from toolcelld.calls.outcomes.history import NO_FILE
+from toolcelld.calls.outcomes.history import NO_FILE, CallHistory
 from toolcelld.lifecycle import CallState
 from toolcelld.records import journal, ledger
 from toolcelld.records.journal import Journal, rows_left
 from toolcelld.records.ledger import Records
 from toolcelld.records.query import CallFilter
+from toolcelld.records.rows import text_of
 from toolcelld.records.tables import OPEN_COLUMNS
 
 pytestmark = pytest.mark.anyio
@@ -120,6 +122,12 @@ HOSTILE: Final = {
     "no text": line("s-1", {}, *["x"] * (len(OPEN_COLUMNS) - 4), NOW),
     "no time": line("s-1", "c-1", *["x"] * (len(OPEN_COLUMNS) - 4), "now"),
     "empty": b"",
+    "one text": json.dumps("s-1").encode() + b"\n",
+    "too few texts": json.dumps(f"s-1\tc-1\t{NOW}").encode() + b"\n",
+    "texts without a time": json.dumps("\t".join(["x"] * (len(OPEN_COLUMNS) - 1))).encode() + b"\n",
+    "a large time": line("s-1", "c-1", *["x"] * (len(OPEN_COLUMNS) - 4), 10**400),
+    "no finite time": json.dumps("\t".join(["x"] * (len(OPEN_COLUMNS) - 2) + ["1e999"])).encode() + b"\n",
+    "a time in a list of texts": line("s-1", {}, *["x"] * (len(OPEN_COLUMNS) - 4), str(NOW)),
 }
 
 
@@ -153,6 +161,21 @@ def test_no_more_of_a_file_is_read_than_can_have_waited(
     monkeypatch.setattr(journal, "BYTES_MAX", 2 * len(GOOD))
     (tmp_path / "r.accepted-7-1").write_bytes(GOOD * 3)
     assert len(rows_left(str(tmp_path / "r"), 7)) == 2
+
+
+@pytest.mark.parametrize("text", ["a\tb", '"a\\tb"', "a\nb\x00", "\ud800\N{PILE OF POO}"])
+def test_a_line_has_its_texts_whatever_is_in_them(tmp_path: Path, text: str) -> None:
+    call, history = accepted("c-1"), CallHistory()
+    call.request = call.request._replace(agent=text, agent_name=text)
+    cast("Any", call.session).directory = text
+    history.feed = SimpleQueue()
+    with (tmp_path / "r.accepted-7-1").open("wb") as file:
+        history.journal = file.fileno()
+        history.accept(call)
+    shown = text_of(text)
+    assert rows_left(str(tmp_path / "r"), 7) == [
+        (7, "s-1", "c-1", "echo", "", "", shown, shown, "", "", shown, NOW)
+    ]
 
 
 def test_a_text_that_no_database_takes_is_one_that_it_does(tmp_path: Path) -> None:

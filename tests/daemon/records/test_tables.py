@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.daemon.records.kept import NOW, ended, put, recording
 
 from toolcelld import database as files
-from toolcelld.calls.outcomes.outcome import Kind
+from toolcelld.calls.outcomes.outcome import Facts, Kind, Outcome
 from toolcelld.config.schema import RecordsSection
 from toolcelld.event_log import OperatorEvent
+from toolcelld.output.spill import KeptOutput, OutputOrigin
 from toolcelld.records import query, rows, runs, tables
 from toolcelld.records.query import CallFilter, EventFilter
 
@@ -166,6 +169,42 @@ async def test_figures_that_are_none_are_recorded_as_some(tmp_path: Path) -> Non
     assert found.call.outcome is not None
     kept = found.call.outcome.facts
     assert (kept.cpu_seconds, kept.memory_peak_bytes, kept.output_bytes) == (0.0, 2**63 - 1, 0)
+
+
+@pytest.mark.parametrize("field", [None, *Outcome._fields[3:], *Facts._fields])
+def test_a_row_has_all_that_is_known_of_a_call(field: str | None) -> None:
+    """Also where one thing alone is other than it is for most calls."""
+    output = KeptOutput(
+        "o-1",
+        OutputOrigin("s-1", b"", "c-1", "echo", "result"),
+        9,
+        8,
+        7,
+        complete=True,
+        created=1.0,
+        expires=2.0,
+    )
+    log = dataclasses.replace(output, origin=dataclasses.replace(output.origin, source="stdout"))
+    other: dict[str, Any] = {
+        "output": output, "ran": False, "stopped": "killed", "side_effects_possible": True, "notes": ("a", "b"),
+        "facts": Facts(worker_id="w-1"), "worker_id": "w-1", "state_lost": True, "logs": (log,), "refused_hosts": ("a:1",),
+        "moved_aside": ("x", "é"), "metadata": b"",
+    }  # fmt: skip
+    call = ended("c-1")._replace(arguments=b"", result=b"")
+    outcome = call.outcome
+    assert outcome is not None
+    if field in Outcome._fields:
+        call = call._replace(outcome=outcome._replace(**{field: other[field]}))
+    elif field is not None:
+        facts = outcome.facts._replace(**{field: other.get(field, 3)})
+        call = call._replace(outcome=outcome._replace(facts=facts))
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        files.migrate(database, tables.SCHEMA)
+        row = rows.call_row(1, call, arguments=False)
+        columns, marks = ", ".join(tables.CALL_COLUMNS), ", ".join("?" * len(tables.CALL_COLUMNS))
+        database.execute(f"INSERT INTO calls ({columns}) VALUES ({marks})", row)  # noqa: S608  # names of ours
+        (found,) = database.execute(f"SELECT {columns} FROM calls").fetchall()  # noqa: S608  # names of ours
+    assert rows.call_of(found).call == call
 
 
 async def test_arguments_and_results_are_kept_only_if_they_are_to_be_and_without_secrets(

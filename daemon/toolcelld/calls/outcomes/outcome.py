@@ -137,6 +137,9 @@ class Facts(NamedTuple):
 
 
 NO_FACTS: Final = Facts()
+RARE: Final = slice(Facts._fields.index("leftover_processes"), None)
+"""The facts that nearly every call has none of."""
+NONE_RARE: Final = NO_FACTS[RARE]
 
 
 class Outcome(NamedTuple):

@@ -13,7 +13,7 @@ from toolcell_proto.v1 import operator_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
 from toolcelld.calls.outcomes.history import CallSummary
-from toolcelld.calls.outcomes.outcome import Outcome
+from toolcelld.calls.outcomes.outcome import NONE_RARE, RARE, Outcome
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.problem import Problem
 from toolcelld.output.spill import KeptOutput
@@ -111,16 +111,22 @@ def _encode_of_session(
 
 
 def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
+    """Write an outcome. What is empty is left out, as to set a field takes ten times as long as to look."""
     wire.kind = _KINDS[outcome.kind]  # type: ignore[assignment]  # the enum's number
-    wire.cause = outcome.cause
-    wire.message = outcome.message
-    wire.metadata = outcome.metadata
+    if outcome.cause:
+        wire.cause = outcome.cause
+    if outcome.message:
+        wire.message = outcome.message
+    if outcome.metadata:
+        wire.metadata = outcome.metadata
     if outcome.output is not None:
         wire.output.CopyFrom(encode_output(outcome.output))
-    wire.ran = outcome.ran
+    if outcome.ran:
+        wire.ran = outcome.ran
     if outcome.stopped is not None:
         wire.stopped = _STOPPED[outcome.stopped]  # type: ignore[assignment]  # the enum's number
-    wire.side_effects_possible = outcome.side_effects_possible
+    if outcome.side_effects_possible:
+        wire.side_effects_possible = outcome.side_effects_possible
     if outcome.notes:
         wire.notes.extend(outcome.notes)
     facts, wire_facts = outcome.facts, wire.facts
@@ -129,9 +135,12 @@ def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
     wire_facts.cpu_seconds = facts.cpu_seconds
     wire_facts.memory_peak_bytes = facts.memory_peak_bytes
     wire_facts.output_bytes = facts.output_bytes
-    wire_facts.spilled_bytes = facts.spilled_bytes
+    if facts.spilled_bytes:
+        wire_facts.spilled_bytes = facts.spilled_bytes
     wire_facts.worker_id = facts.worker_id
     wire_facts.generation = facts.generation
+    if facts[RARE] == NONE_RARE:
+        return
     wire_facts.leftover_processes = facts.leftover_processes
     wire_facts.leftover_threads = facts.leftover_threads
     wire_facts.state_lost = facts.state_lost
