@@ -70,6 +70,7 @@ async def messages() -> AsyncGenerator[Model]:
             log_config=None,
             lifespan="off",
             access_log=False,
+            headers=[("connection", "close")],  # an agent of several tests would leave one open after each
             timeout_graceful_shutdown=STOP_SECONDS_MAX,
         )
         server = _Server(config)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,15 +34,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"the SDK brought no program along: {PROGRAM}"))
 
 
+@contextmanager
+def a_home() -> Generator[str]:
+    """A directory for the home of an agent, which may still write there as it ends."""
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp", ignore_cleanup_errors=True) as directory:
+        yield directory
+
+
+def at_home(directory: str, patch: pytest.MonkeyPatch) -> None:
+    """Have a home in the environment, and nothing else: the SDK hands on what its process has."""
+    for name in set(os.environ) - {"PATH"}:
+        patch.delenv(name)
+    for name in ("HOME", "TMPDIR", "CLAUDE_CODE_TMPDIR"):
+        patch.setenv(name, directory)
+
+
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home for the agent, and nothing else of the environment: the SDK hands on what its process has."""
-    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp", ignore_cleanup_errors=True) as directory:
-        for name in set(os.environ) - {"PATH"}:
-            monkeypatch.delenv(name)
-        monkeypatch.setenv("HOME", directory)
-        monkeypatch.setenv("TMPDIR", directory)
-        monkeypatch.setenv("CLAUDE_CODE_TMPDIR", directory)
+    """A home for the agents of a test."""
+    with a_home() as directory:
+        at_home(directory, monkeypatch)
         yield Path(directory)
 
 
@@ -101,6 +112,25 @@ async def adapted(daemon: RunningDaemon) -> AsyncGenerator[ClaudeAdapter]:
         daemon.socket, directory=daemon.project, daemon="running", linger=LINGER_SECONDS
     ) as adapter:
         yield adapter
+
+
+@pytest.fixture(scope="module")
+async def lasting(anyio_backend: object, kit: RunningDaemon) -> AsyncGenerator[Claude]:
+    """An agent without further options for the tests of a file: its start takes more than a second of processor time."""
+    with a_home() as directory:
+        async with messages() as model, adapted(kit) as adapter, AsyncExitStack() as ends:
+            with pytest.MonkeyPatch.context() as patch:
+                at_home(directory, patch)
+                client = ClaudeSDKClient(options(adapter, **fields(model, kit.project)))
+                await ends.enter_async_context(client)
+            yield Claude(client, adapter, model)
+
+
+@pytest.fixture
+def claude(lasting: Claude) -> Claude:
+    """The same for a test: its conversation goes on, and its model has nothing to say yet."""
+    lasting.model.script.turns.clear()
+    return lasting
 
 
 Start = Callable[..., Any]

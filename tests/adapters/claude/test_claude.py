@@ -141,46 +141,39 @@ async def test_a_file_that_takes_long_to_describe_is_offered_all_the_same(
     ],
 )
 async def test_the_model_reads_what_the_daemon_gave(
-    kit: RunningDaemon, start: Start, tool: str, arguments: dict[str, Any]
+    claude: Claude, tool: str, arguments: dict[str, Any]
 ) -> None:
-    async with start(kit) as claude:
-        wanted = use(tool, **arguments)
-        found = await result(claude, wanted)
-        assert texts(found) == [await given(claude, tool, **arguments)]
-        assert not found.get("is_error")
+    wanted = use(tool, **arguments)
+    found = await result(claude, wanted)
+    assert texts(found) == [await given(claude, tool, **arguments)]
+    assert not found.get("is_error")
 
 
-async def test_wrong_arguments_are_an_error_that_names_them(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        found = await result(claude, use("kit_order", lines=[{"sku": 1}], side="keep"))
-        assert found["is_error"] is True
-        (text,) = texts(found)
-        assert "lines[0].sku" in text
-        assert 'side: should be "buy" or "sell", got "keep"' in text
+async def test_wrong_arguments_are_an_error_that_names_them(claude: Claude) -> None:
+    found = await result(claude, use("kit_order", lines=[{"sku": 1}], side="keep"))
+    assert found["is_error"] is True
+    (text,) = texts(found)
+    assert "lines[0].sku" in text
+    assert 'side: should be "buy" or "sell", got "keep"' in text
 
 
-async def test_the_failure_of_a_tool_is_an_error_in_its_words(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        found = await result(claude, use("kit_fails", why="no paper"))
-        assert (found["is_error"], texts(found)) == (True, ["It did not work: no paper"])
+async def test_the_failure_of_a_tool_is_an_error_in_its_words(claude: Claude) -> None:
+    found = await result(claude, use("kit_fails", why="no paper"))
+    assert (found["is_error"], texts(found)) == (True, ["It did not work: no paper"])
 
 
-async def test_a_long_failure_is_shown_whole(kit: RunningDaemon, start: Start) -> None:
+async def test_a_long_failure_is_shown_whole(claude: Claude) -> None:
     """As an error its middle would be cut out; so it has no flag, and says first that it is one."""
-    async with start(kit) as claude:
-        why = " ".join(f"{number:06}" for number in range(3000))
-        found = await result(claude, use("kit_fails", why=why))
-        assert texts(found) == ["The tool failed: tool_error.", f"It did not work: {why}"]
+    why = " ".join(f"{number:06}" for number in range(3000))
+    found = await result(claude, use("kit_fails", why=why))
+    assert texts(found) == ["The tool failed: tool_error.", f"It did not work: {why}"]
 
 
-async def test_the_model_sees_a_picture(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        block, _ = (await result(claude, use("kit_picture")))[
-            "content"
-        ]  # then where Claude Code keeps a copy
-        assert block["type"] == "image"
-        assert block["source"]["media_type"] == "image/png"
-        assert base64.b64decode(block["source"]["data"]) == PICTURE
+async def test_the_model_sees_a_picture(claude: Claude) -> None:
+    block, _ = (await result(claude, use("kit_picture")))["content"]  # then where Claude Code keeps a copy
+    assert block["type"] == "image"
+    assert block["source"]["media_type"] == "image/png"
+    assert base64.b64decode(block["source"]["data"]) == PICTURE
 
 
 NOISE = """
@@ -350,11 +343,10 @@ async def test_callbacks_that_raise_are_the_tools_to_read_and_end_nothing(
         assert texts(await result(claude, use("kit_steps", count=2))) == ["2 steps"]
 
 
-async def test_a_question_is_denied_where_nobody_was_named(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        found = await result(claude, use("kit_asks", path="a.txt"))
-        assert found["is_error"] is True
-        assert "wrote" not in texts(found)[0]
+async def test_a_question_is_denied_where_nobody_was_named(claude: Claude) -> None:
+    found = await result(claude, use("kit_asks", path="a.txt"))
+    assert found["is_error"] is True
+    assert "wrote" not in texts(found)[0]
 
 
 async def test_who_prompts_for_tools_is_prompted_for_these_as_well(kit: RunningDaemon, start: Start) -> None:
@@ -417,11 +409,10 @@ async def interrupted(claude: Claude, kit: RunningDaemon, wanted: Use, name: str
     return process
 
 
-async def test_an_interrupt_stops_a_tool_that_listens(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        await gone(await interrupted(claude, kit, use("kit_waits", name="heard"), "heard"))
-        assert (kit.project / "heard.stopped").exists()
-        assert texts(await result(claude, use("kit_echo", text="and on it goes"))) == ["and on it goes"]
+async def test_an_interrupt_stops_a_tool_that_listens(claude: Claude, kit: RunningDaemon) -> None:
+    await gone(await interrupted(claude, kit, use("kit_waits", name="heard"), "heard"))
+    assert (kit.project / "heard.stopped").exists()
+    assert texts(await result(claude, use("kit_echo", text="and on it goes"))) == ["and on it goes"]
 
 
 STOPS = """
@@ -459,10 +450,9 @@ async def test_a_session_that_a_tool_started_cannot_interrupt_the_one_of_the_use
             await adapter.abort(cast("Any", SimpleNamespace(id="c-1")), "")
 
 
-async def test_an_interrupt_ends_a_tool_that_does_not(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        await gone(await interrupted(claude, kit, use("kit_deaf", name="unheard"), "unheard"))
-        assert texts(await result(claude, use("kit_echo", text="and on it goes"))) == ["and on it goes"]
+async def test_an_interrupt_ends_a_tool_that_does_not(claude: Claude, kit: RunningDaemon) -> None:
+    await gone(await interrupted(claude, kit, use("kit_deaf", name="unheard"), "unheard"))
+    assert texts(await result(claude, use("kit_echo", text="and on it goes"))) == ["and on it goes"]
 
 
 async def test_who_leaves_the_client_leaves_no_tool_behind(kit: RunningDaemon, start: Start) -> None:
@@ -478,19 +468,17 @@ async def test_who_leaves_the_client_leaves_no_tool_behind(kit: RunningDaemon, s
         assert not adapter.session.calls
 
 
-async def test_a_call_that_takes_too_long_is_an_error(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        found = await result(claude, use("kit_overdue"))
-        assert found["is_error"] is True
-        assert "toolcell config set tool.kit_overdue.timeout" in texts(found)[0]
+async def test_a_call_that_takes_too_long_is_an_error(claude: Claude) -> None:
+    found = await result(claude, use("kit_overdue"))
+    assert found["is_error"] is True
+    assert "toolcell config set tool.kit_overdue.timeout" in texts(found)[0]
 
 
-async def test_a_worker_that_dies_takes_nothing_with_it(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        found = await result(claude, use("kit_crash"))
-        assert found["is_error"] is True
-        assert "SIGSEGV" in texts(found)[0]
-        assert texts(await result(claude, use("kit_echo", text="still here"))) == ["still here"]
+async def test_a_worker_that_dies_takes_nothing_with_it(claude: Claude) -> None:
+    found = await result(claude, use("kit_crash"))
+    assert found["is_error"] is True
+    assert "SIGSEGV" in texts(found)[0]
+    assert texts(await result(claude, use("kit_echo", text="still here"))) == ["still here"]
 
 
 async def test_the_daemon_may_start_anew_between_two_calls(daemon: RunningDaemon, start: Start) -> None:
@@ -546,19 +534,18 @@ def _session_id(said: list[Message]) -> str:
     return last.session_id
 
 
-async def test_a_tool_knows_who_called_it(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        wanted = use("kit_whoami")
-        claude.model.script.uses(wanted)
-        session_id = _session_id(await claude.turn())
-        assert json.loads(texts(shown(claude, wanted))[0]) == {
-            "session_id": session_id,
-            "message_id": claude.model.message_ids[wanted.id],
-            "call_id": wanted.id,
-            "agent": "claude",
-            "agent_name": "main",
-            "directory": str(kit.project),
-        }
+async def test_a_tool_knows_who_called_it(claude: Claude, kit: RunningDaemon) -> None:
+    wanted = use("kit_whoami")
+    claude.model.script.uses(wanted)
+    session_id = _session_id(await claude.turn())
+    assert json.loads(texts(shown(claude, wanted))[0]) == {
+        "session_id": session_id,
+        "message_id": claude.model.message_ids[wanted.id],
+        "call_id": wanted.id,
+        "agent": "claude",
+        "agent_name": "main",
+        "directory": str(kit.project),
+    }
 
 
 async def test_a_tool_knows_the_sub_agent_that_called_it(kit: RunningDaemon, start: Start) -> None:
@@ -581,14 +568,13 @@ async def test_a_tool_knows_the_sub_agent_that_called_it(kit: RunningDaemon, sta
         }
 
 
-async def test_without_an_observer_only_the_message_is_unknown(kit: RunningDaemon, start: Start) -> None:
-    async with start(kit) as claude:
-        wanted = use("kit_whoami")
-        claude.model.script.uses(wanted)
-        await claude.client.query("go")
-        said = [message async for message in claude.client.receive_response()]
-        caller = json.loads(texts(shown(claude, wanted))[0])
-        assert (caller["message_id"], caller["session_id"]) == ("", _session_id(said))
+async def test_without_an_observer_only_the_message_is_unknown(claude: Claude) -> None:
+    wanted = use("kit_whoami")
+    claude.model.script.uses(wanted)
+    await claude.client.query("go")
+    said = [message async for message in claude.client.receive_response()]
+    caller = json.loads(texts(shown(claude, wanted))[0])
+    assert (caller["message_id"], caller["session_id"]) == ("", _session_id(said))
 
 
 ENVIRONMENT = """

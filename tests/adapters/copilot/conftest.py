@@ -8,13 +8,14 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 from tests.adapters.openai import MODEL, Model, results, serving
 from tests.adapters.script import Turn, Use
-from tests.daemons import RunningDaemon
+from tests.daemons import OTHERS_KEPT, RunningDaemon
 
 pytest.importorskip("copilot", reason="the Copilot SDK is not installed: make test-agents")
 
@@ -34,9 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs the program where npm has not brought it."""
     if PROGRAM is None:
         for item in items:
-            if Path(__file__).parent in item.path.parents and "environment" in getattr(
-                item, "fixturenames", ()
-            ):
+            if Path(__file__).parent in item.path.parents and "unpacked" in getattr(item, "fixturenames", ()):
                 item.add_marker(
                     pytest.mark.skip(reason="Copilot's program is not installed: make test-agents")
                 )
@@ -101,46 +100,81 @@ Start: TypeAlias = Callable[..., AbstractAsyncContextManager[Copilot]]
 Run: TypeAlias = Callable[[], AbstractAsyncContextManager[CopilotClient]]
 
 
-@pytest.fixture
-def environment(unpacked: Path, model: Model, tmp_path: Path) -> dict[str, str]:
-    """All that the program has of one."""
+def surroundings(home: Path, directory: Path, url: str) -> dict[str, str]:
+    """All that a program has of an environment; its sessions are below `directory`."""
     return {
         "PATH": os.environ["PATH"],
-        "HOME": str(unpacked),
-        "TMPDIR": str(tmp_path),
-        "COPILOT_HOME": str(tmp_path / "copilot"),
+        "HOME": str(home),
+        "TMPDIR": str(directory),
+        "COPILOT_HOME": str(directory / "copilot"),
         "COPILOT_CLI_PATH": str(PROGRAM),
         "COPILOT_OFFLINE": "true",
-        "COPILOT_PROVIDER_BASE_URL": model.url,
+        "COPILOT_PROVIDER_BASE_URL": url,
         "COPILOT_MODEL": MODEL,
         "COPILOT_AUTO_UPDATE": "false",
     }
 
 
-@pytest.fixture
-def run(environment: dict[str, str], tmp_path: Path) -> Run:
-    """The program, with a directory for its sessions that outlives it."""
+@asynccontextmanager
+async def running(environment: dict[str, str]) -> AsyncGenerator[CopilotClient]:
+    """The program, until the block ends."""
+    client = CopilotClient(
+        connection=RuntimeConnection.for_stdio(path=str(PROGRAM)),
+        env=environment,
+        working_directory=environment["TMPDIR"],
+        use_logged_in_user=False,
+        log_level="error",
+    )
+    async with client:
+        process = client._process  # pyright: ignore[reportPrivateUsage]
+        try:
+            yield client
+        finally:
+            with suppress(ExceptionGroup):  # it is stopped again below, and says then what went wrong
+                await client.stop()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                pipe.close()  # the SDK leaves them to the collector, which warns
 
-    @asynccontextmanager
-    async def run() -> AsyncGenerator[CopilotClient]:
-        client = CopilotClient(
-            connection=RuntimeConnection.for_stdio(path=str(PROGRAM)),
-            env=environment,
-            working_directory=str(tmp_path),
-            use_logged_in_user=False,
-            log_level="error",
-        )
-        async with client:
-            process = client._process  # pyright: ignore[reportPrivateUsage]
+
+@pytest.fixture
+def environment(unpacked: Path, model: Model, tmp_path: Path) -> dict[str, str]:
+    """That of a program of the test's own."""
+    return surroundings(unpacked, tmp_path, model.url)
+
+
+@pytest.fixture
+def run(environment: dict[str, str]) -> Run:
+    """A program of the test's own, with a directory for its sessions that outlives it."""
+    return partial(running, environment)
+
+
+@pytest.fixture(scope="module")
+async def program(anyio_backend: object, unpacked: Path) -> AsyncGenerator[CopilotClient]:
+    """The program of the tests of a file: its start takes seconds of processor time, a session in it little."""
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp", ignore_cleanup_errors=True) as directory:
+        async with (
+            serving() as unused,
+            running(surroundings(unpacked, Path(directory), unused.url)) as client,
+        ):
+            OTHERS_KEPT.add(pid := client._process.pid)  # pyright: ignore[reportPrivateUsage]
             try:
                 yield client
             finally:
-                with suppress(ExceptionGroup):  # it is stopped again below, and says then what went wrong
-                    await client.stop()
-                for pipe in (process.stdin, process.stdout, process.stderr):
-                    pipe.close()  # the SDK leaves them to the collector, which warns
+                OTHERS_KEPT.discard(pid)
+            assert (unused.script.requests, unused.strangers) == (
+                [],
+                [],
+            )  # each session has a model of its own
 
-    return run
+
+@asynccontextmanager
+async def lent(client: CopilotClient) -> AsyncGenerator[CopilotClient]:
+    """A program whose sessions are left when the block ends, as where it stops."""
+    try:
+        yield client
+    finally:
+        for session in list(client._sessions.values()):  # pyright: ignore[reportPrivateUsage]
+            await session.disconnect()
 
 
 @asynccontextmanager
@@ -152,9 +186,8 @@ async def adapted(daemon: RunningDaemon) -> AsyncGenerator[CopilotAdapter]:
         yield adapter
 
 
-@pytest.fixture
-def start(run: Run, model: Model, options: dict[str, Any]) -> Start:
-    """Copilot with a session; what is given goes to `create_session`."""
+def starting(run: Run, model: Model, options: dict[str, Any]) -> Start:
+    """Starts sessions in a program; what is given goes to `create_session`."""
 
     @asynccontextmanager
     async def start(daemon: RunningDaemon, **given: Any) -> AsyncGenerator[Copilot]:
@@ -163,3 +196,15 @@ def start(run: Run, model: Model, options: dict[str, Any]) -> Start:
             yield Copilot(client, adapter, session, model)
 
     return start
+
+
+@pytest.fixture
+def start(program: CopilotClient, model: Model, options: dict[str, Any]) -> Start:
+    """Copilot with a session, in the program of the file."""
+    return starting(partial(lent, program), model, options)
+
+
+@pytest.fixture
+def start_alone(run: Run, model: Model, options: dict[str, Any]) -> Start:
+    """The same, each in a program of its own."""
+    return starting(run, model, options)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from copilot import CopilotSession
+from copilot import CopilotClient, CopilotSession
 from copilot._jsonrpc import JsonRpcError
 from copilot.rpc import PermissionDecisionApproveForSession, PermissionDecisionReject
 from copilot.session import (
@@ -35,7 +35,7 @@ from copilot.session_events import (
 )
 from copilot.tools import Tool, ToolInvocation, ToolResult
 from tests.adapters.conftest import KIT
-from tests.adapters.copilot.conftest import SECONDS_MAX, Copilot, Run, Start, adapted
+from tests.adapters.copilot.conftest import SECONDS_MAX, Copilot, Run, Start, adapted, lent
 from tests.adapters.kit.kit import PICTURE
 from tests.adapters.openai import Model, offered, results
 from tests.adapters.script import Turn, Use
@@ -257,10 +257,10 @@ async def test_calls_of_one_message_run_side_by_side(kit: RunningDaemon, start: 
 
 
 async def test_a_first_turn_logs_no_warning_of_the_sdk(
-    kit: RunningDaemon, start: Start, caplog: pytest.LogCaptureFixture
+    kit: RunningDaemon, start_alone: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The SDK tries a method that the program lacks, and has another way; other failures are logged as before."""
-    async with start(kit) as copilot:
+    async with start_alone(kit) as copilot:
         assert await copilot.use(Use("kit_echo", {"text": "a"})) == ["a"]
         assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     other = logging.getLogger("copilot._jsonrpc")
@@ -327,9 +327,9 @@ async def test_callbacks_that_raise_are_the_tools_to_read_and_end_nothing(
 
 
 async def test_two_programs_in_one_process_do_not_stop_each_others_tools(
-    kit: RunningDaemon, start: Start
+    kit: RunningDaemon, start: Start, start_alone: Start
 ) -> None:
-    async with start(kit) as one, start(kit) as two:
+    async with start(kit) as one, start_alone(kit) as two:
         uses = [Use("kit_waits", {"name": name}) for name in ("of-one", "of-two")]
         for copilot, use in zip((one, two), uses, strict=True):
             await copilot.begin(use)
@@ -533,9 +533,9 @@ async def test_a_session_that_is_left_ends_its_tools(kit: RunningDaemon, start: 
         await until(lambda: not copilot.adapter._conversations)  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_a_program_that_dies_ends_its_tools(kit: RunningDaemon, start: Start) -> None:
+async def test_a_program_that_dies_ends_its_tools(kit: RunningDaemon, start_alone: Start) -> None:
     with suppress(ExceptionGroup):  # the SDK cannot take its leave of a program that is dead
-        async with start(kit) as copilot:
+        async with start_alone(kit) as copilot:
             await copilot.begin(Use("kit_waits", {"name": "orphan"}))
             await until((kit.project / "orphan.there").exists)
             copilot.client._process.kill()  # pyright: ignore[reportPrivateUsage]
@@ -658,7 +658,7 @@ async def test_a_session_elsewhere_is_not_made(
 
 
 async def test_a_session_that_went_elsewhere_is_refused(
-    kit: RunningDaemon, run: Run, options: dict[str, Any], tmp_path: Path, start: Start
+    kit: RunningDaemon, options: dict[str, Any], tmp_path: Path, start: Start
 ) -> None:
     async with start(kit) as copilot:
         adapter = copilot.adapter
@@ -779,10 +779,10 @@ async def test_a_call_of_a_tool_that_has_just_gone_is_answered(own: RunningDaemo
 
 
 async def test_a_session_that_is_resumed_has_the_tools_of_now(
-    own: RunningDaemon, run: Run, start: Start, options: dict[str, Any]
+    own: RunningDaemon, run: Run, start_alone: Start, options: dict[str, Any]
 ) -> None:
     own.tool("new", NEW.replace("NUMBER", "1"))
-    async with start(own) as copilot:
+    async with start_alone(own) as copilot:
         assert await copilot.use(Use("new", {"text": "a"})) == ["1: a"]
         session_id = copilot.session.session_id
         await copilot.session.disconnect()
@@ -821,9 +821,9 @@ async def test_a_tool_may_be_called_like_one_of_copilots(
 
 
 async def test_an_adapter_that_leaves_aborts_what_runs(
-    kit: RunningDaemon, run: Run, options: dict[str, Any], model: Model
+    kit: RunningDaemon, program: CopilotClient, options: dict[str, Any], model: Model
 ) -> None:
-    async with run() as client:
+    async with lent(program) as client:
         async with adapted(kit) as adapter:
             copilot = Copilot(client, adapter, await adapter.create_session(client, **options), model)
             await copilot.begin(Use("kit_waits", {"name": "left"}))
