@@ -62,7 +62,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-prometheus test-page test-public public-files test-servers test-systemd-servers public-servers test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour operators-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright types-tests imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-prometheus test-page test-public public-files test-servers test-systemd-servers public-servers test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour operators-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -90,6 +90,9 @@ types-mypy: $(READY)
 
 types-pyright: $(READY)
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings
+
+types-tests: $(READY) ## pyright over the tests, which mypy has checked as strictly; a minute; nightly
+	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright.json
 
 imports: $(READY) ## the import contracts
 	@$(BIN)/lint-imports >$(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
@@ -163,14 +166,14 @@ hosts: $(VENV)/hosts/ready ## agents of other frameworks, in their newest versio
 wheel: engines ## a wheel in dist/, with the libraries of scripts, units, examples and completion
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
-types-agents: $(VENV)/agents
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types-agents-mypy types-agents-pyright
+# mypy would read all that these import once more, in another environment than `types-mypy`; so it is for the nightly run.
+types-agents: types-agents-pyright $(if $(AGENTS_SELECTED),,types-agents-mypy)
 
 types-agents-mypy: $(VENV)/agents
 	@$(BIN)/mypy --no-error-summary --cache-dir=$(VENV)/mypy-agents $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
 
 types-agents-pyright: $(VENV)/agents
-	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright.json
+	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/adapters/pyright.json
 
 # For the gate, which makes them while other tests run: those of the agents and of the user `nobody`.
 environments: $(VENV)/agents
