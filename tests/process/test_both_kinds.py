@@ -22,7 +22,7 @@ from tests.engines import ENGINES
 from toolcell.client import ImageData, Log, Outcome, ResourceLink, Session
 from toolcell_proto.v1 import operator_pb2
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.sampled("of_kind", one_in=2)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.sampled("of_kind")]
 
 BOTH: Final = Path(__file__).parent.parent / "tools" / "both"
 ENDINGS: Final = {"python": "py", "bun": "ts", "node": "ts"}
@@ -340,6 +340,7 @@ ATTACKED: Final = (
 """What is done, and to what."""
 
 
+@pytest.mark.sampled
 async def test_nothing_outside_of_the_cell_is_reached(worker: Worker, victim: dict[str, str]) -> None:
     worker.add("attacks")
     worker.daemon.config.write_text('trust = "all"\n[defaults]\nsandbox = "strict"\n')
@@ -381,6 +382,7 @@ def is_clean(text: str) -> bool:
     return "hunter2" not in text and "0123456789" not in text
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 async def test_a_secret_is_in_nothing_that_a_tool_says(worker: Worker) -> None:
     daemon = worker.daemon
