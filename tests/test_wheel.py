@@ -114,7 +114,7 @@ def clone(tmp_path: Path) -> Path:
     return clone
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_wheel_of_a_clone_where_nothing_was_built_is_the_same_to_the_byte(
     clone: Path, tmp_path: Path

@@ -1,11 +1,12 @@
 """MCP servers that are hostile, each in one way: what it does harms none but itself.
 
-While each is called, another server and a tool of the same daemon are called all the time, and every answer of theirs is
+While each is called, another server and a tool of the same daemon are called again and again, and every answer of theirs is
 right. What the daemon has in memory is held against a bound that a flood would pass.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -30,6 +31,8 @@ BOUNDS: Final = (
 )
 GROWTH_BYTES_MAX: Final = 60 * 2**20
 """Of the daemon, over all tests of this file: twice the longest message of a server, which is read in its cell."""
+PAUSE_SECONDS: Final = 0.05
+"""Between two rounds of calls beside a hostile one: without it they take a processor, and show the same."""
 OUT_OF_TIME: Final = r"timed_out timeout killed"
 ENDLESS: Final = 'timeout = "1s"'
 SAY: Final = "from toolcell import tool\n\n@tool\ndef say(text: str) -> str:\n    return text\n"
@@ -105,6 +108,7 @@ async def others_are_right_beside(session: Session, call: Call) -> None:
         number += 1
         for tool in ("plain_echo", "say"):
             assert await text_of(session, tool, text=f"{tool} {number}") == f"{tool} {number}"
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 @pytest.mark.parametrize("way", CALLED)

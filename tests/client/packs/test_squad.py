@@ -23,7 +23,7 @@ from toolcell.testing import FakeContext
 pytestmark = pytest.mark.anyio
 
 WRITERS = 2
-WRITES = 500  # twice: of the history and of the inbox
+WRITES = 200  # twice: of the history and of the inbox
 """Of each writer."""
 
 
