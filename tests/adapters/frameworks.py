@@ -16,6 +16,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 MODEL = "scripted"
+ANSWER_SECONDS_MAX = 60
+"""Of a request to the bridge: openai-agents has five, in which a call with a limit of two may not end where others have the
+processors."""
 Run = Callable[[], Awaitable[object]]
 
 
@@ -27,7 +30,8 @@ async def openai_agents(url: str, command: str, arguments: list[str]) -> AsyncGe
 
     set_tracing_disabled(True)
     model = OpenAIChatCompletionsModel(MODEL, AsyncOpenAI(base_url=url, api_key="none"))
-    async with MCPServerStdio({"command": command, "args": arguments}) as server:
+    parameters: Any = {"command": command, "args": arguments}
+    async with MCPServerStdio(parameters, client_session_timeout_seconds=ANSWER_SECONDS_MAX) as server:
         agent = Agent(name="agent", model=model, mcp_servers=[server])
 
         async def run() -> object:
