@@ -18,6 +18,7 @@ from tests.daemons import RunningDaemon
 
 from toolcell.client import Catalog, ImageData, Progress, ResourceLink, Session, Text
 from toolcell_proto.v1 import operator_pb2
+from toolcelld.cell.processes.usage import resident_memory
 
 pytestmark = pytest.mark.anyio
 
@@ -154,6 +155,13 @@ async def test_sessions_of_a_project_share_one_process_that_keeps_its_state(daem
         assert await text_of(other, "plain_count") == "2"
         roots = json.loads(await text_of(other, "plain_roots"))["roots"]
         assert [root["uri"] for root in roots] == [daemon.project.as_uri()]
+        (use,) = [worker.server for worker in workers(daemon)]
+        assert use == operator_pb2.ServerUse(name="plain", running=0, places=32, sessions=2, starts=1)
+        assert (await one.call("plain_killed")).kind == "crashed"
+        assert await text_of(one, "plain_count") == "1"
+        (worker,) = workers(daemon)
+        assert worker.server.starts == 2
+        assert worker.memory_bytes != resident_memory(worker.pid)[0], "of the worker alone"
     assert len(processes(str(daemon.project))) == 1
 
 

@@ -295,6 +295,7 @@ def hostile(request: op.GetActivityRequest) -> op.GetActivityResponse:
     worker = op.WorkerInfo(
         worker_id=HOSTILE, state=HOSTILE, path=HOSTILE, call_id=HOSTILE, session_id=HOSTILE, isolation=HOSTILE,
         directory=HOSTILE, calls=2**64 - 1,
+        server=op.ServerUse(name=HOSTILE, running=large, places=large, sessions=large, starts=large),
     )  # fmt: skip
     usage = op.Usage(processors=1e300, memory_bytes=2**64 - 1, tasks=large, processor_seconds=1e300)
     answer = op.GetActivityResponse(

@@ -37,7 +37,7 @@ from toolcelld.pool.fair_queue import FairQueue, Places
 from toolcelld.pool.idle import IdleRow, IdleWorkers
 from toolcelld.pool.lease import Lane, Lease
 from toolcelld.pool.prefork import PreforkedCells
-from toolcelld.pool.quarantine import Quarantine, Quarantined
+from toolcelld.pool.quarantine import FILES_MAX, Quarantine, Quarantined
 from toolcelld.pool.shared_worker import SharedWorker
 from toolcelld.pool.startup import StartFailed, bug
 from toolcelld.pool.worker import Worker
@@ -84,6 +84,9 @@ class Pool:
         self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
         self._workers: dict[str, Worker] = {}
         self._shared: set[SharedWorker] = set()  # the living ones
+        self.server_starts: dict[
+            str, int
+        ] = {}  # processes of MCP servers by the digest of the entry, the latest last
         self._rows: WeakValueDictionary[CellSpec, IdleRow] = WeakValueDictionary()  # of plans and workers
         # Until it is known how the start has ended, so longer than they live
         self._starting: set[Worker] = set()
@@ -383,6 +386,7 @@ class Pool:
                 self._workers[worker.id] = worker
                 if isinstance(worker, SharedWorker):
                     worker.on_lapse = self._lapsed
+                    self._count_start(file.digest)
                     self._shared.add(worker)
                     row.shared = worker
                 self._starting.add(worker)
@@ -469,6 +473,12 @@ class Pool:
             ):
                 self.retire(other)
         self._on_shut_out(next(held for held in self.quarantine.all if held.path == file.path))
+
+    def _count_start(self, digest: str) -> None:
+        """Count a process of a server; of the entries that were started last there are as many as in quarantine."""
+        self.server_starts[digest] = self.server_starts.pop(digest, 0) + 1
+        if len(self.server_starts) > FILES_MAX:
+            del self.server_starts[next(iter(self.server_starts))]
 
     def _lapsed(self, worker: SharedWorker) -> None:
         """Retire a worker whose server has ended between calls; one with a call on its way starts the server again."""

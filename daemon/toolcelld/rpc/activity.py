@@ -19,11 +19,12 @@ from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.calls.call import Call
 from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.calls.run import Run
-from toolcelld.cell.processes.usage import CellUsage
+from toolcelld.cell.processes.usage import CellUsage, resident_memory
 from toolcelld.daemon import Daemon
 from toolcelld.errors import BadRequest
 from toolcelld.event_log import OperatorEvent
 from toolcelld.lifecycle import WorkerState
+from toolcelld.pool.shared_worker import SharedWorker
 from toolcelld.pool.worker import Worker
 from toolcelld.rpc.history import encode_event
 from toolcelld.rpc.messages.encoding import call_info, encode_session, encode_worker, timestamp
@@ -152,6 +153,19 @@ class Activity:
             rows(_RowFilter.of(request), ended, answer)
         return answer
 
+    async def all_workers(self) -> list[pb.WorkerInfo]:
+        """Return all workers; of an MCP server with the memory of its cell, which is measured for it."""
+        workers = self._daemon.services.pool.workers
+        uses = _uses(self._daemon, workers)
+        servers = [(name, measure) for name, measure in self._jobs() if name in uses]
+        measured = await asyncio.to_thread(_memory, servers) if servers else {}
+        return [
+            encode_worker(
+                worker, measured.get(worker.id) or resident_memory(worker.pid)[0], uses.get(worker.id)
+            )
+            for worker in workers
+        ]
+
     # What is measured
 
     async def _look(self) -> None:
@@ -267,8 +281,10 @@ class Activity:
         }
         found, first = wanted.first(self._daemon.services.pool.workers, texts, keys)
         answer.found = found
+        uses = _uses(self._daemon, first)
         for worker in first:
-            answer.workers.add(worker=encode_worker(worker), usage=self._usage(worker), tool=_tool_of(worker))
+            told = encode_worker(worker, server=uses.get(worker.id))
+            answer.workers.add(worker=told, usage=self._usage(worker), tool=_tool_of(worker))
 
     def _figures(self, worker: Worker | None) -> tuple[float, float]:
         known = self._measured.workers.get(worker.id) if worker is not None else None
@@ -388,6 +404,35 @@ def _worker_of(call: Call) -> Worker | None:
 
 def _printed(call: Call) -> int:
     return call.run.printed_bytes if call.run is not None else 0
+
+
+def _uses(daemon: Daemon, workers: Iterable[Worker]) -> dict[str, pb.ServerUse]:
+    """Return how those of the workers that are MCP servers are used, by the id of the worker."""
+    servers = [worker for worker in workers if isinstance(worker, SharedWorker)]
+    if not servers:
+        return {}
+    catalogs = [session.catalog for session in daemon.sessions.all]
+    count_of = Counter(map(id, catalogs))  # sessions of one directory have one catalog
+    of_digest = Counter[str]()
+    paths = {worker.spec.file.path for worker in servers}
+    for catalog in {id(each): each for each in catalogs}.values():
+        for path in paths:
+            if tools := catalog.files.get(path):
+                of_digest[tools[0].file.digest] += count_of[id(catalog)]
+    return {
+        worker.id: pb.ServerUse(
+            name=worker.spec.file.stem,
+            running=len(worker.listeners),
+            places=worker.places,
+            sessions=1 if worker.spec.owner else of_digest[worker.spec.file.digest],
+            starts=daemon.services.pool.server_starts.get(worker.spec.file.digest, 1),
+        )
+        for worker in servers
+    }
+
+
+def _memory(jobs: Sequence[tuple[str, Callable[[], CellUsage]]]) -> dict[str, int]:
+    return {name: measure().memory_bytes for name, measure in jobs}
 
 
 def _tool_of(worker: Worker) -> str:

@@ -42,7 +42,6 @@ from toolcelld.rpc.messages.encoding import (
     call_info,
     encode_problem,
     encode_session,
-    encode_worker,
     timestamp,
 )
 from toolcelld.rpc.preparation import prepare, remove_unused
@@ -118,10 +117,7 @@ class Operator(Steering):
 
     async def ListWorkers(self, request: pb.ListWorkersRequest, context: Context) -> pb.ListWorkersResponse:
         return pb.ListWorkersResponse(
-            workers=[
-                encode_worker(worker, resident_memory(worker.pid)[0])
-                for worker in self._services.pool.workers
-            ],
+            workers=await self._activity.all_workers(),
             quarantined=map(encode_quarantined, self._services.pool.quarantine.all),
         )
 

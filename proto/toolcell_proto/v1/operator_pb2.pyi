@@ -455,6 +455,7 @@ class WorkerInfo(_message.Message):
     ISOLATION_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     DIRECTORY_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """Its id."""
     state: _builtins.str
@@ -474,7 +475,7 @@ class WorkerInfo(_message.Message):
     isolation: _builtins.str
     """"worker", "session" or "call"."""
     memory_bytes: _builtins.int
-    """Resident memory of the worker's process."""
+    """Resident memory of the worker's process; of an MCP server what all processes of its cell have, as its limit counts it."""
     directory: _builtins.str
     """The directory it works in."""
     @_builtins.property
@@ -484,6 +485,10 @@ class WorkerInfo(_message.Message):
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """When it entered its state."""
+
+    @_builtins.property
+    def server(self) -> Global___ServerUse:
+        """Only of an MCP server."""
 
     def __init__(
         self,
@@ -501,14 +506,53 @@ class WorkerInfo(_message.Message):
         isolation: _builtins.str = ...,
         memory_bytes: _builtins.int = ...,
         directory: _builtins.str = ...,
+        server: Global___ServerUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "started", b"started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["server", b"server", "since", b"since", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "calls", b"calls", "directory", b"directory", "isolation", b"isolation", "keeper_pid", b"keeper_pid", "memory_bytes", b"memory_bytes", "path", b"path", "pid", b"pid", "session_id", b"session_id", "since", b"since", "started", b"started", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "calls", b"calls", "directory", b"directory", "isolation", b"isolation", "keeper_pid", b"keeper_pid", "memory_bytes", b"memory_bytes", "path", b"path", "pid", b"pid", "server", b"server", "session_id", b"session_id", "since", b"since", "started", b"started", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkerInfo: _TypeAlias = WorkerInfo  # noqa: Y015
+
+@_typing.final
+class ServerUse(_message.Message):
+    """How a process of an MCP server is used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    STARTS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name of its source."""
+    running: _builtins.int
+    """Calls that it has now."""
+    places: _builtins.int
+    """Calls that it takes at once."""
+    sessions: _builtins.int
+    """Sessions that share it: those whose tools it has."""
+    starts: _builtins.int
+    """Processes that were started of its entry since the daemon was started, this one too."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        running: _builtins.int = ...,
+        places: _builtins.int = ...,
+        sessions: _builtins.int = ...,
+        starts: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "places", b"places", "running", b"running", "sessions", b"sessions", "starts", b"starts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServerUse: _TypeAlias = ServerUse  # noqa: Y015
 
 @_typing.final
 class GetActivityRequest(_message.Message):

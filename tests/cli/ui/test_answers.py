@@ -38,6 +38,10 @@ STORY = [
 WORKERS = [
     op.WorkerInfo(worker_id="w-1", state="busy", path="/t.py", pid=7, calls=3, since=THEN, call_id="c-1", memory_bytes=1 << 22),
     op.WorkerInfo(worker_id="w-2", state="idle", path="/ü.py"),
+    op.WorkerInfo(
+        worker_id="w-3", state="busy", pid=9, calls=8, started=THEN, memory_bytes=1 << 26, directory="/p",
+        server=op.ServerUse(name="git", running=2, places=32, sessions=3, starts=4),
+    ),
 ]  # fmt: skip
 DEATHS = [op.WorkerDeath(cause="SIGSEGV"), op.WorkerDeath(cause="memory", stderr="x")]
 STATUS = op.GetStatusResponse(

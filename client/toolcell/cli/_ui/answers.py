@@ -151,8 +151,9 @@ def _figures(facts: pb.Facts | WireMessage) -> Iterator[tuple[str, str]]:
 
 
 def print_workers(answer: op.ListWorkersResponse | WireMessage) -> None:
-    """Print the workers as a table, and the files that none is started for."""
+    """Print the workers as a table, MCP servers as another, and the files that none is started for."""
     now = datetime.now(UTC)
+    servers = [worker for worker in answer.workers if worker.server.name]
     print_table(
         ("WORKER", "STATE", "SINCE", "PID", "MEMORY", "CALLS", "CALL", "FILE"),
         [
@@ -167,16 +168,44 @@ def print_workers(answer: op.ListWorkersResponse | WireMessage) -> None:
                 worker.path,
             )
             for worker in answer.workers
+            if not worker.server.name
         ],
         right=("PID", "MEMORY", "CALLS"),
         wrap=("FILE",),
-        empty="There are no workers.",
+        empty="" if servers else "There are no workers.",
     )
+    if servers:
+        _print_servers(servers, now, below=len(servers) < len(answer.workers))
     if answer.quarantined:
         print("\nIn quarantine; toolcell release TOOL lets one out:")
     for shut_out in answer.quarantined:
         why = shut_out.by or f"{len(shut_out.deaths)} deaths, the last of {shut_out.deaths[-1].cause}"
         print_prose(f"  {shown_file(shut_out.path)}: {clean(why)}, {ago(time_of(shut_out.since), now)}")
+
+
+def _print_servers(servers: Sequence[op.WorkerInfo | WireMessage], now: datetime, *, below: bool) -> None:
+    if below:
+        print()
+    print_table(
+        ("SERVER", "STATE", "AGE", "PID", "MEMORY", "CALLS", "NOW", "SESSIONS", "STARTS", "DIRECTORY"),
+        [
+            (
+                worker.server.name,
+                worker.state,
+                ago(time_of(worker.started), now).removesuffix(" ago"),
+                str(worker.pid or "-"),
+                format_bytes(worker.memory_bytes) if worker.memory_bytes else "-",
+                str(worker.calls),
+                f"{worker.server.running}/{worker.server.places}",
+                str(worker.server.sessions),
+                str(worker.server.starts),
+                worker.directory,
+            )
+            for worker in servers
+        ],
+        right=("PID", "MEMORY", "CALLS", "NOW", "SESSIONS", "STARTS"),
+        wrap=("DIRECTORY",),
+    )
 
 
 def print_status(found: op.GetStatusResponse | WireMessage, terminal: Terminal) -> None:

@@ -182,8 +182,20 @@ LIST_WORKERS_RESPONSE: Table = {
             4: ("pid", "uint"),
             6: ("calls", "uint"),
             8: ("since", TIMESTAMP),
+            7: ("started", TIMESTAMP),
             9: ("call_id", "string"),
             12: ("memory_bytes", "uint"),
+            13: ("directory", "string"),
+            14: (
+                "server",
+                {
+                    1: ("name", "string"),
+                    2: ("running", "uint"),
+                    3: ("places", "uint"),
+                    4: ("sessions", "uint"),
+                    5: ("starts", "uint"),
+                },
+            ),
         },
     ),
     2: (

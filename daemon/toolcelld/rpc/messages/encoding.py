@@ -271,8 +271,10 @@ def encode_session(session: Session) -> operator_pb2.SessionInfo:
     )
 
 
-def encode_worker(worker: Worker, memory_bytes: int = 0) -> operator_pb2.WorkerInfo:
-    """A worker, for lists, with the resident memory of its process."""
+def encode_worker(
+    worker: Worker, memory_bytes: int = 0, server: operator_pb2.ServerUse | None = None
+) -> operator_pb2.WorkerInfo:
+    """A worker, for lists, with the resident memory of its process, and how it is used if it is an MCP server."""
     spec = worker.spec
     return operator_pb2.WorkerInfo(
         worker_id=worker.id,
@@ -288,6 +290,7 @@ def encode_worker(worker: Worker, memory_bytes: int = 0) -> operator_pb2.WorkerI
         isolation="session" if spec.serial and spec.owner else "call" if spec.fresh else "worker",
         memory_bytes=memory_bytes,
         directory=spec.directory,
+        server=server,
     )
 
 

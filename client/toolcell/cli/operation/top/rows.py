@@ -194,7 +194,7 @@ def _workers(answer: op.GetActivityResponse, now: datetime) -> list[Row]:
             key=worker.worker_id,
             texts=(
                 worker.worker_id, row.tool, worker.state, _age(worker.since, now), *_used(row),
-                str(row.usage.tasks) if row.HasField("usage") else "-", str(worker.calls), worker.call_id or "-",
+                str(row.usage.tasks) if row.HasField("usage") else "-", str(worker.calls), _call_of(worker),
                 worker.path,
             ),
             bad=worker.state in ("aborting", "stopping"),
@@ -210,6 +210,7 @@ def _workers(answer: op.GetActivityResponse, now: datetime) -> list[Row]:
                     f"directory  {line(worker.directory)}",
                     f"isolation  {worker.isolation} {line(worker.session_id)}",
                     f"started    {_age(worker.started, now)} ago, {worker.calls} calls since",
+                    *_server(worker),
                     f"used       {format_seconds(row.usage.processor_seconds)} of processor time",
                 )
             ),
@@ -218,6 +219,22 @@ def _workers(answer: op.GetActivityResponse, now: datetime) -> list[Row]:
         for row in answer.workers
         for worker in (row.worker,)
     ]  # fmt: skip
+
+
+def _call_of(worker: op.WorkerInfo) -> str:
+    """The call of a worker; of an MCP server with another number of calls how many it has."""
+    if worker.HasField("server") and worker.server.running != 1:
+        return f"{worker.server.running} of {worker.server.places}"
+    return worker.call_id or "-"
+
+
+def _server(worker: op.WorkerInfo) -> Iterator[str]:
+    if worker.HasField("server"):
+        use = worker.server
+        yield (
+            f"server     {line(use.name)}: {use.running} of {use.places} calls now, shared by {use.sessions} sessions, "
+            f"started {use.starts} times"
+        )
 
 
 def _sessions(answer: op.GetActivityResponse, now: datetime) -> list[Row]:

@@ -4,13 +4,21 @@ import { html } from "./vendor/preact.js";
 import { Action, Calls, Failed, Latencies, Name, Rates, Table, ToolLink, CallLink, sign, useAnswer, useSlowly } from "./parts.js";
 import { bytes, clock, short, since } from "./text.js";
 
+// The call that a worker has; of an MCP server with another number of calls how many of those that it takes.
+function called({ call_id, server }) {
+    if (server && server.running !== 1) return `${server.running} of ${server.places}`;
+    return call_id && html`<${CallLink} id=${call_id} />`;
+}
+
 const WORKERS = [
     ["Worker", (worker) => html`<${Name} text=${worker.worker_id} />`, "short"],
     ["State", (worker) => short(worker.state)],
     ["For", (worker) => since(worker.since), "number"],
     ["File", (worker) => html`<${Name} text=${worker.path} most=${120} />`],
-    ["Call", (worker) => worker.call_id && html`<${CallLink} id=${worker.call_id} />`, "short"],
+    ["Call", (worker) => called(worker), "short"],
     ["Calls", (worker) => worker.calls, "number"],
+    ["Sessions", (worker) => worker.server?.sessions ?? "", "number"],
+    ["Starts", (worker) => worker.server?.starts ?? "", "number"],
     ["Memory", (worker) => bytes(worker.memory_bytes), "number"],
     ["Process", (worker) => worker.pid ?? "", "number"],
 ];
