@@ -34,11 +34,11 @@ from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
 from toolcelld.cell.zygote import Zygote
 from toolcelld.config.last_good import FLAG, load_and_keep, recall
 from toolcelld.config.load import Config, changed_keys, dotted, load
-from toolcelld.environments.builder import Environments
+from toolcelld.environments.builder import BuildError, Environments
 from toolcelld.environments.engine import ENGINES, engine_here
 from toolcelld.environments.kept import Kept, Place
-from toolcelld.environments.packages import Lock, Manager, Manifest
-from toolcelld.environments.programs import programs_of
+from toolcelld.environments.packages import Lock, Manager, Manifest, PackagesError
+from toolcelld.environments.programs import programs_of, project_directories
 from toolcelld.errors import Refusal
 from toolcelld.event_log import LogLevel, LogLine, OperatorEvent, about
 from toolcelld.files.looks import look
@@ -318,6 +318,25 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         """Install packages, and note who asked for them. Raises `PackagesError`."""
         await self.installations.install(manifest, lock, manager)
         self.kept.used(("packages", manifest.key(lock)), manifest.directory)
+
+    async def newest(self, package: str, directory: str, *, npm: bool) -> str:
+        """Return the newest version of a package, as its registry says now.
+
+        Args:
+            package: Its name.
+            directory: That of the project that it is asked for: no program is taken from there.
+            npm: Whether it is one of npm, and not of Python.
+
+        Raises:
+            PackagesError: The registry cannot be asked, or has none.
+        """
+        if npm:
+            return await self.installations.newest(package, directory)
+        avoid = project_directories(directory, self.environment.get("HOME", "/"))
+        try:
+            return await self._environments.newest(package, avoid)
+        except BuildError as error:
+            raise PackagesError(str(error)) from error
 
     async def look_again(self, *, wait_seconds: float) -> list[Catalog]:
         """Decide anew what cells get after packages were installed, and describe what could not be described without them.

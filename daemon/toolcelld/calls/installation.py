@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
@@ -31,7 +32,9 @@ from toolcelld.environments.packages import (
     Manager,
     Manifest,
     PackagesError,
+    asking,
     find_manager,
+    manifest_of_packages,
 )
 from toolcelld.environments.programs import project_directories
 from toolcelld.environments.registries import Registries, registries_for
@@ -72,6 +75,8 @@ INSTALL_SECONDS_MAX: Final = 600.0
 LOAD_SECONDS_MAX: Final = 10.0
 """For loading the few lines above, which takes milliseconds."""
 MESSAGE_CHARACTERS_MAX: Final = 1500
+_QUOTED: Final = re.compile(r'^"([^"\s]+)"\s*$', re.MULTILINE)
+"""A version as `npm view` prints it, among what else it may say."""
 LIMITS: Final = CellLimits(
     memory_bytes=4 * 2**30, processes=256, open_files=4096, file_size_bytes=2**30, disk_bytes=2**30
 )
@@ -147,6 +152,28 @@ class Installations:
         Raises:
             PackagesError: It cannot be installed.
         """
+        await self._in_work(manifest, lock, manager, key=manifest.key(lock))
+
+    async def newest(self, package: str, directory: str) -> str:
+        """Return the newest version of a package of npm, as its registry says now.
+
+        Args:
+            package: Its name.
+            directory: What asks for it, for messages.
+
+        Raises:
+            PackagesError: The registry cannot be asked, or has none.
+        """
+        manifest = manifest_of_packages(directory, [f"{package}@latest"])
+        lock, manager = self.choose(manifest)
+        said = await self._in_work(manifest, lock, asking(manager, package))
+        found: list[str] = _QUOTED.findall(said)
+        if not found:
+            raise PackagesError(f"npm names no version of {package}")
+        return found[-1]
+
+    async def _in_work(self, manifest: Manifest, lock: Lock, manager: Manager, *, key: str = "") -> str:
+        """Run a program in a new directory of an installation; return the end of what it printed, and keep the result under a key."""
         if lacking := self._host_paths.host.missing("strict"):
             raise PackagesError(
                 f"packages are installed in a cell that reaches their registry alone, and this host cannot give it: {lacking}\n"
@@ -155,21 +182,24 @@ class Installations:
                 f"{'bun install' if manager.name == 'bun' else 'npm ci'} --ignore-scripts"
             )
         async with self._turn:
-            if self.is_installed(manifest, lock):
-                return
+            if key and self.is_installed(manifest, lock):
+                return ""
             work = os.path.join(self._host_paths.packages, "work")
             try:
                 await asyncio.to_thread(_lay_out, work, manifest, lock)
                 environment = self._host_paths.environment
                 registries = registries_for(environment, lock.content or manifest.content, manifest.settings)
-                await self._run(work, manager, registries)
-                await asyncio.to_thread(_publish, work, self._host_paths.packages, manifest.key(lock))
+                said = await self._run(work, manager, registries)
+                if key:
+                    await asyncio.to_thread(_publish, work, self._host_paths.packages, key)
+                return said
             except OSError as error:
                 raise PackagesError(f"the packages cannot be kept: {error}") from error
             finally:
                 await asyncio.shield(asyncio.to_thread(_clear, work))
 
-    async def _run(self, work: str, manager: Manager, registries: Registries) -> None:
+    async def _run(self, work: str, manager: Manager, registries: Registries) -> str:
+        """Run a program; return the end of what it printed. Raises `PackagesError` where it fails."""
         worker = Worker("packages", self._spec(work, manager, registries), self._on_change)
         listener = _Refusals(1)
         # Not as variables or words of a command, which other processes of the user can read.
@@ -190,6 +220,7 @@ class Installations:
             text = str(result["text"]).strip()[-MESSAGE_CHARACTERS_MAX:] or f"exit status {result['status']}"
             refused = "".join(f"\n  {why}" for why in listener.refused)
             raise PackagesError(f"{manager.name} cannot install from {registries.default}:\n{text}{refused}")
+        return str(result["text"])
 
     def _spec(self, work: str, manager: Manager, registries: Registries) -> CellSpec:
         paths = self._host_paths

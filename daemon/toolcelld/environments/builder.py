@@ -56,6 +56,7 @@ VARIABLES: Final = (
 """What uv gets of the daemon's environment, besides UV_INDEX_…_USERNAME and UV_INDEX_…_PASSWORD."""
 PASSWORD: Final = re.compile(r"://[^/@\s]*?:([^/@\s]+)@")
 """In the address of an index."""
+_PINNED: Final = re.compile(r"^[^\s=#]+==(\S+)", re.MULTILINE)
 
 
 class BuildError(Exception):
@@ -138,6 +139,19 @@ class Environments:
             task.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(task)
 
+    async def newest(self, package: str, avoid: Sequence[str] = ()) -> str:
+        """Return the newest version of a package that can be installed here, as its index says now.
+
+        Args:
+            package: Its name.
+            avoid: As in `get`.
+
+        Raises:
+            BuildError: The index cannot be asked, or has none.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._newest, package, avoid)
+
     async def tidy(self) -> None:
         """Remove what is of no use after environments were removed: their records, and uv's cache, which has their files.
 
@@ -198,6 +212,27 @@ class Environments:
             raise BuildError(f"the environment cannot be built: {error}") from error
         finally:
             shutil.rmtree(work, ignore_errors=True)
+
+    def _newest(self, package: str, avoid: Sequence[str]) -> str:
+        uv = self._program(Requirements((package,)), avoid)
+        work = os.path.join(self._directory, "work", "newest")
+        try:
+            shutil.rmtree(work, ignore_errors=True)
+            os.makedirs(os.path.join(work, "empty"), mode=0o700)
+            source = os.path.join(work, "requirements.in")
+            _write(source, [package])
+            command = [
+                uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate", "--no-cache", *self._wheels(),
+                "--python", own_program(), source,
+            ]  # fmt: skip
+            printed = self._run(work, command)
+        except OSError as error:
+            raise BuildError(f"uv cannot be asked for its newest version: {error}") from error
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        if (found := _PINNED.search(printed)) is None:
+            raise BuildError(f"uv names no version of {package}")
+        return found[1]
 
     def _build_in(self, work: str, uv: str, path: str, key: str, requirements: Requirements) -> Interpreter:
         python = self._base(requirements, path)

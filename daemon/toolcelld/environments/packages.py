@@ -274,6 +274,17 @@ def find_manager(
     )
 
 
+def asking(manager: Manager, package: str) -> Manager:
+    """Return a program that asks for the newest version of a package of npm, of the one that installs packages.
+
+    Args:
+        manager: npm, as `find_manager` returns it.
+        package: The name of the package.
+    """
+    program, script, *_ = manager.words
+    return Manager("npm", (program, script, "view", "--json", "--", package, "version"), manager.readable)
+
+
 def read_settings(path: str, opened: Opened = os.open) -> tuple[Setting, ...]:
     """Return the settings of an `.npmrc`, in order; none if it cannot be read.
 

@@ -9,7 +9,7 @@ from typing import Final
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble
 from toolcelld.catalog.discovery.scan import Scan
-from toolcelld.catalog.discovery.servers import CommandError, with_version
+from toolcelld.catalog.discovery.servers import CommandError, package_of, with_version
 from toolcelld.catalog.discovery.sources import ToolFile, project_above, server_source
 from toolcelld.catalog.promise import difference, promise_of
 from toolcelld.config.schema import SourceSection
@@ -35,25 +35,32 @@ def server_section(daemon: Daemon, name: str) -> SourceSection:
 
 
 async def try_server(daemon: Daemon, catalog: Catalog, name: str, version: str) -> pb.TryServerResponse:
-    """Install another version of a server, and return what its tools are then.
+    """Install another version of a server, and return what its tools are then; of the one that it has, only that it has it.
 
     Args:
         daemon: The daemon.
         catalog: That of the directory that it is tried for.
         name: That of its source.
-        version: The version.
+        version: The version; empty for the newest that its registry has.
 
     Raises:
         BadRequest: There is no such server, or its version cannot be another.
     """
     section = server_section(daemon, name)
+    response = pb.TryServerResponse(before=section.mcp)
     try:
-        command = with_version(section.mcp, version)
+        response.version = version or await _newest(daemon, catalog.directory, section)
+        command = with_version(section.mcp, response.version)
     except CommandError as error:
         raise BadRequest(f"the command of {name} {error}.", field="version") from error
+    except PackagesError as error:
+        response.problem = str(error)
+        return response
+    response.command.extend(command)
+    if not version and command == section.mcp:
+        return response
     wanted = section.model_copy(update={"mcp": command})
     source = await asyncio.to_thread(_source, daemon, catalog.directory, name, wanted)
-    response = pb.TryServerResponse(before=section.mcp, command=command)
     if source is None:
         raise BadRequest(f"the command of {name} cannot be started.", field="version")
     response.packages.extend(source.scripts or source.requires)
@@ -73,6 +80,11 @@ async def try_server(daemon: Daemon, catalog: Catalog, name: str, version: str) 
     response.tools.extend(_gone(catalog, name, tools))
     response.digest = digest_of((), (tool.promise for tool in tools))
     return response
+
+
+async def _newest(daemon: Daemon, directory: str, section: SourceSection) -> str:
+    package, npm = package_of(section.mcp)
+    return await daemon.newest(package, directory, npm=npm)
 
 
 def _source(daemon: Daemon, directory: str, name: str, section: SourceSection) -> ToolFile | None:

@@ -2487,7 +2487,7 @@ class TryServerRequest(_message.Message):
     server: _builtins.str
     """The name of its source."""
     version: _builtins.str
-    """The version, which begins with a digit."""
+    """The version, which begins with a digit; empty for the newest that the registry of its package has."""
     def __init__(
         self,
         *,
@@ -2515,10 +2515,13 @@ class TryServerResponse(_message.Message):
     TOOLS_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     digest: _builtins.str
     """The digest for a TrustRequest that accepts these tools."""
     problem: _builtins.str
-    """Why it did not start; empty where it did."""
+    """Why it did not start, or was not found; empty where it did. What was not found has no command."""
+    version: _builtins.str
+    """That version. Where the newest was asked for and the server has it, `command` is `before`, and nothing was tried."""
     @_builtins.property
     def before(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its command as the configuration has it."""
@@ -2544,10 +2547,11 @@ class TryServerResponse(_message.Message):
         tools: _abc.Iterable[Global___ToolAsks] | None = ...,
         digest: _builtins.str = ...,
         problem: _builtins.str = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "command", b"command", "digest", b"digest", "packages", b"packages", "problem", b"problem", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "command", b"command", "digest", b"digest", "packages", b"packages", "problem", b"problem", "tools", b"tools", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

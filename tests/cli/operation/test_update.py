@@ -75,7 +75,7 @@ def updating(project: Project, tmp_path: Path) -> Iterator[Project]:
 
 
 @pytest.mark.slow
-def test_another_version_is_shown_and_written_in_its_place_alone(updating: Project) -> None:
+def test_another_version_is_shown_and_written_in_its_place_alone(updating: Project, tmp_path: Path) -> None:
     config = updating.home / ".config" / "toolcell" / "config.toml"
     before = config.read_text()
     assert updating.run("call", "served_other").out.startswith("other")
@@ -98,6 +98,8 @@ def test_another_version_is_shown_and_written_in_its_place_alone(updating: Proje
         refused = updating.run("mcp", "update", "served", version, "--yes")
         assert refused.code != 0, version
         assert why in refused.err
+    newest = updating.run("mcp", "update", "served", "--yes")  # which does not start
+    assert (newest.code, "It would start: uvx served==3.0 --x" in newest.out) == (1, True), newest
     assert "has no MCP server none" in updating.run("mcp", "update", "none", "1").err
     broken = updating.run("mcp", "update", "served", "3.0", "--yes")
     assert (broken.code, "exited with status 3" in broken.out) == (1, True), broken
@@ -109,3 +111,17 @@ def test_another_version_is_shown_and_written_in_its_place_alone(updating: Proje
     assert config.read_text() == before.replace('"served==1.0"', '"served==2.0"')
     assert updating.run("call", "served_other").out.startswith("other")
     assert updating.run("call", "served_new").out.startswith("new")
+
+    (tmp_path / "wheels" / "served-3.0-py3-none-any.whl").unlink()
+    asked = config.read_text()
+    has_it = updating.run("mcp", "update", "served")
+    assert (has_it.code, has_it.out.splitlines()[-1]) == (0, "That is 2.0, the newest version."), has_it
+    config.write_text(asked.replace("served==2.0", "served==1.0"))
+    assert updating.run("reload").code == 0
+    assert updating.run("mcp", "update", "served", "--yes").code == 0
+    assert config.read_text() == asked
+    for wheel in (tmp_path / "wheels").iterdir():
+        wheel.unlink()
+    unknown = updating.run("mcp", "update", "served", "--yes")
+    assert (unknown.code, "Its newest version is not known" in unknown.out) == (1, True), unknown
+    assert config.read_text() == asked

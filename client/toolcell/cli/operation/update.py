@@ -17,23 +17,24 @@ from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2 as op
 
 
-async def update(context: CommandContext, server: str, version: str, *, yes: bool) -> Exit:
+async def update(context: CommandContext, server: str, version: str | None, *, yes: bool) -> Exit:
     """Show what another version of a server changes, ask, and write it into the configuration.
 
     Args:
         context: The options of all commands.
         server: The name of its source.
-        version: The version of its package.
+        version: The version of its package; None for the newest that the registry has.
         yes: Whether it is done without a question.
     """
     waiting = Terminal(quiet=context.quiet).waiting(LOADING)
     async with waiting as line, daemon(context) as found, operate(found) as client:
-        request = op.TryServerRequest(directory=os.getcwd(), server=server, version=version)
+        request = op.TryServerRequest(directory=os.getcwd(), server=server, version=version or "")
         tried = await client.ask(client.operator.TryServer, request)
         line.end()
         if not context.as_json:
             print_prose("\n".join(_shown(tried, server)))
-        agreed = not tried.problem and (yes or await _agreed(context, server, version))
+        has_it = not tried.problem and [*tried.before] == [*tried.command] and not version
+        agreed = not (tried.problem or has_it) and (yes or await _agreed(context, server, tried.version))
         if agreed:
             command = {"name": server, "before": [*tried.before], "after": [*tried.command]}
             file = asked({"update": command})["file"]
@@ -42,13 +43,13 @@ async def update(context: CommandContext, server: str, version: str, *, yes: boo
             await client.ask(client.operator.Trust, accept)
             if not context.as_json and not context.quiet:
                 print_prose(
-                    f"\n{clean(server)} is {clean(version)} from its next start on, in {clean(file)}."
+                    f"\n{clean(server)} is {clean(tried.version)} from its next start on, in {clean(file)}."
                 )
                 back = shlex.join(tried.before)
                 print_prose(f"Its command was: {clean(back)}")
     if context.as_json:
         print_json(_said(tried, changed=agreed))
-    return Exit.FAILED if tried.problem else Exit.OK if agreed else Exit.REFUSED
+    return Exit.FAILED if tried.problem else Exit.OK if agreed or has_it else Exit.REFUSED
 
 
 async def _agreed(context: CommandContext, server: str, version: str) -> bool:
@@ -68,6 +69,12 @@ async def _agreed(context: CommandContext, server: str, version: str) -> bool:
 
 def _shown(tried: op.TryServerResponse, server: str) -> Iterator[str]:
     yield f"{clean(server)} starts: {clean(shlex.join(tried.before))}"
+    if tried.problem and not tried.command:
+        yield f"Its newest version is not known: {clean(tried.problem)}"
+        return
+    if [*tried.before] == [*tried.command]:
+        yield f"That is {clean(tried.version)}, the newest version."
+        return
     yield f"It would start: {clean(shlex.join(tried.command))}"
     if tried.packages:
         yield f"With the packages: {clean(', '.join(tried.packages))}"

@@ -127,6 +127,24 @@ def with_version(command: tuple[str, ...], version: str) -> tuple[str, ...]:
     """
     if not _VERSION.fullmatch(version):
         raise CommandError(f"cannot have the version {version[:60]!r}; write one as 1.2.3")
+    return _versioned(command, version)[0]
+
+
+def package_of(command: tuple[str, ...]) -> tuple[str, bool]:
+    """Return the name of the package that has the program of a server, and whether it is one of npm.
+
+    Args:
+        command: As the user wrote it.
+
+    Raises:
+        CommandError: It names no package.
+    """
+    _, name, sign = _versioned(command, "0")
+    return name, sign == "@"
+
+
+def _versioned(command: tuple[str, ...], version: str) -> tuple[tuple[str, ...], str, str]:
+    """Return a command with another version of its package, the name of that, and what stands between the two."""
     before = launch_of(command)
     for at, word in enumerate(command):
         if word.startswith("--with=") or command[at - 1] == "--with":
@@ -143,7 +161,7 @@ def with_version(command: tuple[str, ...], version: str) -> tuple[str, ...]:
             except CommandError:
                 continue
             if _differs_in_version(before, after, found["name"], wanted):
-                return changed
+                return changed, found["name"], sign
     raise CommandError("names no package; change it in the configuration, where it is")
 
 

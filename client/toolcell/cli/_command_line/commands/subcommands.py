@@ -116,7 +116,13 @@ def give_back(context: CommandContext, hosts: Hosts = None, project: OfProject =
 def update(
     context: CommandContext,
     server: Annotated[str, Argument(metavar="NAME", help="The name of its source.")],
-    version: Annotated[str, Argument(metavar="VERSION", help="The version of its package, as 1.2.3.")],
+    version: Annotated[
+        str | None,
+        Argument(
+            metavar="VERSION",
+            help="The version of its package, as 1.2.3; default: the newest that the registry has.",
+        ),
+    ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it without a question.")] = False,
 ) -> None:
     """Try another version of an MCP server in a cell, show what changes, and write it into the configuration."""
