@@ -59,6 +59,8 @@ CALLED: Final[Mapping[str, tuple[str, str]]] = {
     "floods_requests": (ENDLESS, OUT_OF_TIME),
     "babbles": ("", "ok .* mine"),
     "changes": ("", "ok .* mine"),
+    "changes_and_dies": ("", "crashed exit 9 .*"),
+    "pingless": (ENDLESS, OUT_OF_TIME),
 }
 """The options of a server's source, and how a call of it ends."""
 

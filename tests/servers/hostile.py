@@ -168,6 +168,11 @@ def deaf(number: int, _: object) -> None:
     time.sleep(60)
 
 
+def changes_and_dies(_: int, __: object) -> None:
+    notify("tools/list_changed")
+    os._exit(9)
+
+
 def mute(_: int, __: object) -> None:
     os.close(1)
     time.sleep(60)
@@ -183,6 +188,7 @@ CALLS: Mapping[str, Callable[[int, object], object]] = {
     "floods_requests": lambda _, __: for_ever(lambda: ask("elicitation/create", 1)),
     "babbles": lambda _, __: beside(lambda: write(b"x" * 1000 + b"\n")),
     "changes": lambda _, __: beside(lambda: notify("tools/list_changed")),
+    "changes_and_dies": changes_and_dies, "pingless": nothing,
 }  # fmt: skip
 
 
@@ -255,6 +261,8 @@ def main() -> None:
                 )
             case "tools/list":
                 send({"id": number, "result": LISTS[way]() if way in LISTS else {"tools": [tool("call")]}})
+            case "tools/call" | "ping" if way == "pingless":
+                pass  # it goes on reading, and answers neither
             case "tools/call":
                 CALLS.get(way, nothing)(number, params["_meta"]["progressToken"])
                 send({"id": number, "result": text("mine")})

@@ -335,6 +335,18 @@ def test_nothing_is_changed_without_a_yes(home: Path) -> None:
     assert not (home / ".config/toolcell/secrets").exists()
 
 
+def test_a_second_time_there_is_nothing_to_adopt(home: Path) -> None:
+    text = text_for("cursor", comments=True)
+    path = put(home, "cursor", text)
+    assert run(home, "adopt", "cursor", "--yes").returncode == 0
+    once = path.read_bytes(), configuration(home), saved(home)
+    again = run(home, "adopt", "cursor", "--yes")
+    assert "remote stays: it is a remote server." in again.stdout
+    assert (path.read_bytes(), configuration(home), saved(home)) == once
+    assert run(home, "return", "cursor").returncode == 0
+    assert path.read_bytes() == text.encode()
+
+
 def test_equal_servers_are_one_source_until_the_last_host_has_its_own_again(home: Path) -> None:
     for key in ("cursor", "gemini"):
         put(home, key, text_for(key, comments=False))
