@@ -173,7 +173,7 @@ types-agents-mypy: $(VENV)/agents
 	@$(BIN)/mypy --no-error-summary --cache-dir=$(VENV)/mypy-agents $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
 
 types-agents-pyright: $(VENV)/agents
-	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/adapters/pyright.json
+	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright-agents.json
 
 # For the gate, which makes them while other tests run: those of the agents and of the user `nobody`.
 environments: $(VENV)/agents
