@@ -79,6 +79,7 @@ CASES: list[tuple[Message, wire.Table, Callable[[Any], None]]] = [
         wire.LIST_WORKERS_RESPONSE, answers.print_workers,
     ),
     (op.ListWorkersResponse(), wire.LIST_WORKERS_RESPONSE, answers.print_workers),
+    (op.ListWorkersResponse(workers=WORKERS[2:]), wire.LIST_WORKERS_RESPONSE, answers.print_workers),
     (STATUS, wire.GET_STATUS_RESPONSE, status),
     (op.GetStatusResponse(), wire.GET_STATUS_RESPONSE, status),
 ]  # fmt: skip

@@ -154,6 +154,19 @@ def print_workers(answer: op.ListWorkersResponse | WireMessage) -> None:
     """Print the workers as a table, MCP servers as another, and the files that none is started for."""
     now = datetime.now(UTC)
     servers = [worker for worker in answer.workers if worker.server.name]
+    others = [worker for worker in answer.workers if not worker.server.name]
+    if others or not servers:
+        _print_others(others, now)
+    if servers:
+        _print_servers(servers, now, below=bool(others))
+    if answer.quarantined:
+        print("\nIn quarantine; toolcell release TOOL lets one out:")
+    for shut_out in answer.quarantined:
+        why = shut_out.by or f"{len(shut_out.deaths)} deaths, the last of {shut_out.deaths[-1].cause}"
+        print_prose(f"  {shown_file(shut_out.path)}: {clean(why)}, {ago(time_of(shut_out.since), now)}")
+
+
+def _print_others(others: Sequence[op.WorkerInfo | WireMessage], now: datetime) -> None:
     print_table(
         ("WORKER", "STATE", "SINCE", "PID", "MEMORY", "CALLS", "CALL", "FILE"),
         [
@@ -167,20 +180,12 @@ def print_workers(answer: op.ListWorkersResponse | WireMessage) -> None:
                 worker.call_id or "-",
                 worker.path,
             )
-            for worker in answer.workers
-            if not worker.server.name
+            for worker in others
         ],
         right=("PID", "MEMORY", "CALLS"),
         wrap=("FILE",),
-        empty="" if servers else "There are no workers.",
+        empty="There are no workers.",
     )
-    if servers:
-        _print_servers(servers, now, below=len(servers) < len(answer.workers))
-    if answer.quarantined:
-        print("\nIn quarantine; toolcell release TOOL lets one out:")
-    for shut_out in answer.quarantined:
-        why = shut_out.by or f"{len(shut_out.deaths)} deaths, the last of {shut_out.deaths[-1].cause}"
-        print_prose(f"  {shown_file(shut_out.path)}: {clean(why)}, {ago(time_of(shut_out.since), now)}")
 
 
 def _print_servers(servers: Sequence[op.WorkerInfo | WireMessage], now: datetime, *, below: bool) -> None:
