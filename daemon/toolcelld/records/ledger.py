@@ -28,7 +28,7 @@ from toolcelld.records.journal import Journal, rows_left, sweep
 from toolcelld.records.query import CallFilter, EventFilter
 from toolcelld.records.rows import RecordedCall, call_of, call_row, event_of, open_row
 from toolcelld.records.tables import CALL_COLUMNS, OPEN_COLUMNS
-from toolcelld.records.writer import FAULTS, Writer
+from toolcelld.records.writer import FAULTS, Writer, is_damaged, reason_of
 from toolcelld.store import Notice
 
 __all__ = ["UNRECORDED", "Records"]
@@ -80,6 +80,7 @@ class Records:
         self._now = now
         self._started = now()
         self._writer: Writer | None = None
+        self._unread = ""  # why what was asked last could not be read
         # Used on the thread only.
         self._open: set[tuple[str, str]] = set()  # calls that have a row among the open ones: session and id
         self._lock: runs.RunLock | None = None
@@ -100,8 +101,8 @@ class Records:
 
     @property
     def fault(self) -> str:
-        """Why nothing can be recorded now; empty where it can, and where the configuration switches it off."""
-        return self._writer.fault if self._writer is not None else ""
+        """Why nothing can be recorded or read now; empty where it can, and where the configuration switches it off."""
+        return (self._writer.fault or self._unread) if self._writer is not None else ""
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -114,9 +115,9 @@ class Records:
             for aside in files.names_aside(self.path)
             if os.path.exists(aside)
         ]
-        if self.fault:
+        if self._writer is not None and self.fault:
             text = f"{self.path} cannot be written: {self.fault}. Calls go on; {self.lost} records are lost."
-            found.append(Notice(text, "Make room, or mend the file system"))
+            found.append(Notice(text, self._writer.remedy))
         elif self.lost:
             text = f"{self.lost} records were lost since the daemon was started."
             found.append(Notice(text, "See why: toolcell logs"))
@@ -184,9 +185,13 @@ class Records:
         if self._writer is None:
             return []
         try:
-            return await self._writer.ask(lambda database: database.execute(sql, parameters).fetchall())
-        except FAULTS:
-            return []  # which `notices` says
+            found = await self._writer.ask(lambda database: database.execute(sql, parameters).fetchall())
+        except FAULTS as error:
+            # A damaged file is set aside by now, and new records are begun, as `notices` says.
+            self._unread = "" if is_damaged(error) else reason_of(error)
+            return []
+        self._unread = ""
+        return found
 
     # On the thread
 

@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from toolcelld import database as files
 from toolcelld.database import DamagedError, NewerError, Schema
 
-__all__ = ["BATCH_SECONDS", "DatabaseTask", "Writer"]
+__all__ = ["BATCH_SECONDS", "FAULTS", "DatabaseTask", "Writer", "is_damaged", "reason_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,12 @@ BATCH_MAX: Final = 5000
 WAL_BYTES_MAX: Final = 4 * 2**20
 """What is left of the write-ahead log between batches."""
 FAULTS: Final = (sqlite3.Error, OSError, DamagedError, NewerError)
+REMEDIES: Final[dict[type[Exception], str]] = {
+    NewerError: "Install the newer version again, or move the file away",
+    PermissionError: "Give the file and its directory back to the user of the daemon",
+}
+REMEDY: Final = "Make room, or mend the file system"
+"""Of all other faults."""
 _DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -93,6 +99,8 @@ class Writer:
         """Things that could not be written."""
         self.fault = ""
         """Why nothing can be written now; empty where all is well."""
+        self.remedy = REMEDY
+        """What to do about the last fault."""
         self._schema = schema
         self._on_batch = on_batch
         self._on_open = on_open
@@ -161,7 +169,7 @@ class Writer:
         try:
             self._commit_once(things)
         except sqlite3.DatabaseError as error:
-            if not _is_damaged(error):
+            if not is_damaged(error):
                 raise
             self._close()
             files.set_aside(self.path, error)
@@ -185,7 +193,7 @@ class Writer:
         try:
             question.settle(question.work(self._opened()), None)
         except Exception as error:  # noqa: BLE001  # who asks gets it
-            if _is_damaged(error):
+            if is_damaged(error):
                 with contextlib.suppress(OSError):
                     self._close()
                     files.set_aside(self.path, error)
@@ -216,8 +224,9 @@ class Writer:
     def _lose(self, count: int, error: Exception) -> None:
         self.lost += count
         if not self.fault:  # once, so that a full disk does not fill the log
-            logger.warning("%s cannot be written, records are lost: %s.", self.path, error)
-        self.fault = str(error)
+            logger.warning("%s cannot be written, records are lost: %s.", self.path, reason_of(error))
+        self.fault = reason_of(error)
+        self.remedy = REMEDIES.get(type(error), REMEDY)
 
     def _close(self) -> None:
         database, self._database = self._database, None
@@ -226,7 +235,15 @@ class Writer:
                 database.close()
 
 
-def _is_damaged(error: Exception) -> bool:
+def reason_of(error: Exception) -> str:
+    """Return a fault in words."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+
+
+def is_damaged(error: Exception) -> bool:
+    """Return whether an error says that the file is no database, or a damaged one."""
     code = (
         error.sqlite_errorcode
         if isinstance(error, sqlite3.Error) and hasattr(error, "sqlite_errorcode")

@@ -97,6 +97,8 @@ class History:
                 if found
                 else f"No call {beginning[:128]!r} is running or remembered."
             )
+            if fault := self._daemon.records.fault:
+                problem += f" The records cannot be used: {fault}."
             raise Refusal(RefusalReason.UNKNOWN_CALL, problem, field="call_id")
         if arguments is None or result is None:
             arguments = shown_arguments(call.arguments, call.arguments_bytes)
@@ -112,6 +114,12 @@ class History:
 
     async def events(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
         """Return the events of the records that are asked for."""
+        found = await self._recorded(request)
+        records = self._daemon.records
+        off = "" if records.section.enabled else "the configuration switches them off ([records] enabled)"
+        return pb.ListEventsResponse(events=map(encode_event, found), records_fault=records.fault or off)
+
+    async def _recorded(self, request: pb.ListEventsRequest) -> list[OperatorEvent]:
         wanted = EventFilter(
             request.type,
             request.session_id,
@@ -119,22 +127,37 @@ class History:
             _seconds(request.since),
             _seconds(request.until),
         )
-        found = await self._daemon.records.events(wanted, _limit(request.limit))
-        return pb.ListEventsResponse(events=map(encode_event, found))
+        return await self._daemon.records.events(wanted, _limit(request.limit))
 
     async def watch(self, request: pb.WatchEventsRequest) -> AsyncIterator[pb.WatchEventsResponse]:
-        """Yield each new event that is asked for."""
-        with self._daemon.services.happenings.follow() as happenings:
+        """Yield the earlier events that are asked for, the oldest first, and then each new one."""
+        with (
+            self._daemon.services.happenings.follow() as happenings
+        ):  # from now on, so that no event is missed in between
+            earlier = await self._recorded(request.earlier) if request.HasField("earlier") else []
+            for event in reversed(earlier):
+                yield encode_event(event)
+            told = set(map(_identity, earlier))
             async for happening, lost in happenings:
                 if lost:
                     yield pb.WatchEventsResponse(time=timestamp(happening.time), type="gap", count=lost)
-                if request.session_id and happening.session_id != request.session_id:
-                    continue
-                if request.recorded and happening.type in UNRECORDED:
-                    continue
-                kind = DECISION if happening.type.startswith(DECISION) else happening.type
-                if request.type in ("", kind, happening.type):
+                if _is_wanted(request, happening) and _identity(happening) not in told:
                     yield encode_event(happening)
+
+
+def _is_wanted(request: pb.WatchEventsRequest, event: OperatorEvent) -> bool:
+    kind = DECISION if event.type.startswith(DECISION) else event.type
+    return (
+        request.session_id in ("", event.session_id)
+        and request.tool in ("", event.tool)
+        and request.type in ("", kind, event.type)
+        and not (request.recorded and event.type in UNRECORDED)
+    )
+
+
+def _identity(event: OperatorEvent) -> tuple[object, ...]:
+    """Return what tells an event from others; its texts may be shorter in the records."""
+    return event.type, event.time, event.session_id, event.call_id, event.worker_id, event.tool
 
 
 def _limit(asked: int) -> int:

@@ -122,7 +122,8 @@ class Operator(Steering):
         )
 
     async def ListCalls(self, request: pb.ListCallsRequest, context: Context) -> pb.ListCallsResponse:
-        return pb.ListCallsResponse(calls=map(call_info, await self._history.calls(request)))
+        found = await self._history.calls(request)
+        return pb.ListCallsResponse(calls=map(call_info, found), records_fault=self._daemon.records.fault)
 
     async def FollowCalls(
         self, request: pb.FollowCallsRequest, context: Context

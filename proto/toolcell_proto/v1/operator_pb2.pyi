@@ -1105,6 +1105,9 @@ class ListEventsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: _builtins.int
+    RECORDS_FAULT_FIELD_NUMBER: _builtins.int
+    records_fault: _builtins.str
+    """Why the records cannot be used now, so that events may be missing; empty if they can be."""
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___WatchEventsResponse]:
         """The events, the newest first."""
@@ -1113,10 +1116,11 @@ class ListEventsResponse(_message.Message):
         self,
         *,
         events: _abc.Iterable[Global___WatchEventsResponse] | None = ...,
+        records_fault: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "records_fault", b"records_fault"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1129,6 +1133,9 @@ class ListCallsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CALLS_FIELD_NUMBER: _builtins.int
+    RECORDS_FAULT_FIELD_NUMBER: _builtins.int
+    records_fault: _builtins.str
+    """Why the records cannot be used now, so that ended calls may be missing; empty if they can be."""
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[_toolcell_pb2.CallInfo]:
         """Running calls first, then ended ones, the newest first."""
@@ -1137,10 +1144,11 @@ class ListCallsResponse(_message.Message):
         self,
         *,
         calls: _abc.Iterable[_toolcell_pb2.CallInfo] | None = ...,
+        records_fault: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "records_fault", b"records_fault"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1255,22 +1263,34 @@ class WatchEventsRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     TYPE_FIELD_NUMBER: _builtins.int
     RECORDED_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """Only events of this session; empty is all."""
     type: _builtins.str
     """Only events of this type; "decision." for all decisions of a person. Empty is all."""
     recorded: _builtins.bool
     """Whether the events are left out that the records do not have: those of calls, started workers and changed catalogs."""
+    tool: _builtins.str
+    """Only events of this tool; empty is all."""
+    @_builtins.property
+    def earlier(self) -> Global___ListEventsRequest:
+        """Which earlier events come first, the oldest first: those that ListEvents would list. No event between them and the new
+        ones is left out. Default: none.
+        """
+
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         type: _builtins.str = ...,
         recorded: _builtins.bool = ...,
+        tool: _builtins.str = ...,
+        earlier: Global___ListEventsRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["earlier", b"earlier"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["recorded", b"recorded", "session_id", b"session_id", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earlier", b"earlier", "recorded", b"recorded", "session_id", b"session_id", "tool", b"tool", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

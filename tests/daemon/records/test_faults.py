@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 from tests.daemon.records.kept import NOW, accepted, ended, put, recording
@@ -18,6 +20,7 @@ from toolcelld.calls.outcomes import history
 from toolcelld.event_log import OperatorEvent
 from toolcelld.records.ledger import Records
 from toolcelld.records.query import CallFilter, EventFilter
+from toolcelld.records.writer import REMEDIES, reason_of
 
 pytestmark = pytest.mark.anyio
 ALL = CallFilter()
@@ -74,6 +77,48 @@ async def test_a_directory_that_cannot_be_used_loses_records_until_it_can(tmp_pa
         put(records, ended("after"))
         assert await ids(records) == ["after"]
         assert not records.fault
+
+
+NEWER: Final = "Install the newer version again, or move the file away"
+
+
+def _newer(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+
+
+@pytest.mark.parametrize(
+    ("make", "fault", "remedy"),
+    [(_newer, "it has schema 99", NEWER), (Path.mkdir, "Is a directory (", "mend the file system")],
+    ids=["newer", "directory"],
+)
+async def test_records_that_cannot_be_used_say_so_where_they_are_missed(
+    tmp_path: Path, make: Callable[[Path], None], fault: str, remedy: str
+) -> None:
+    make(tmp_path / "records.sqlite")
+    async with recording(tmp_path) as records:
+        put(records, ended("lost"))
+        assert await ids(records) == []
+        assert fault in records.fault
+        (notice,) = records.notices
+        assert remedy in notice.remedy
+
+
+def test_records_of_another_user_are_to_be_given_back() -> None:
+    assert "Give the file" in REMEDIES[type(OSError(errno.EACCES, "no", "/r"))]
+    assert reason_of(OSError(errno.EACCES, "no", "/r")) == "no (/r)"
+
+
+async def test_what_cannot_be_read_is_told_until_it_can(tmp_path: Path) -> None:
+    async with recording(tmp_path) as records:
+        put(records, ended("one"))
+        await ids(records)
+        await on_thread(records, lambda database: database.execute("ALTER TABLE calls RENAME TO other"))
+        assert await ids(records) == []
+        assert "no such table" in records.fault
+        await on_thread(records, lambda database: database.execute("ALTER TABLE other RENAME TO calls"))
+        assert await ids(records) == ["one"]
+        assert records.fault == ""
 
 
 async def test_a_read_only_database_loses_records_until_it_can_be_written(tmp_path: Path) -> None:

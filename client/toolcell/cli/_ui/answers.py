@@ -44,6 +44,12 @@ def outcome_of(call: CallInfo) -> Outcome | None:
     return read_outcome(call.outcome, b"", lambda: read_facts(call.outcome.facts))
 
 
+def say_fault_of_records(terminal: Terminal, fault: str) -> None:
+    """Say why a list of what has happened may lack some of it."""
+    if fault:
+        terminal.say(f"Not all may be here: the records cannot be used: {clean(fault)}; see toolcell doctor")
+
+
 def print_calls(found: Sequence[CallInfo]) -> None:
     now = datetime.now(UTC)
     print_table(

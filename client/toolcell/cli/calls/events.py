@@ -1,20 +1,25 @@
 """`toolcell events` and `toolcell audit`: what has happened besides calls, and what people have decided.
 
-Both read the records of the daemon, which go back beyond its start. With `--follow` new events are printed as they come.
+Both read the records of the daemon, which go back beyond its start. With `--follow` new events are printed as they come,
+also those of the next daemon when this one ends.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
+from toolcell.cli._ui.answers import say_fault_of_records
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.following import LATEST_MAX, Seen, followed
 from toolcell.cli._ui.format import clean, time_ago, time_of
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import Terminal
+from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import operator_pb2 as op
 
 
@@ -46,23 +51,48 @@ async def events(
     request = op.ListEventsRequest(
         type=kind, session_id=session, since=time_ago(since), until=time_ago(until), **filters
     )
+    if follow:
+        return await _follow(context, request)
     async with operator(context) as client:
         listed = await client.ask(client.operator.ListEvents, request)
-        found = list(reversed(listed.events))
-        if context.as_json and not follow:
-            print_json({"events": [record(event) for event in found]})
-            return Exit.OK
-        for event in found:
+    if context.as_json:
+        print_json({"events": [record(event) for event in reversed(listed.events)]})
+    for event in () if context.as_json else reversed(listed.events):
+        _print(context, event)
+    sys.stdout.flush()
+    terminal = Terminal(quiet=context.quiet)
+    say_fault_of_records(terminal, listed.records_fault)
+    if not listed.events and not context.as_json:
+        terminal.note("There are no events to show.\n")
+    return Exit.OK
+
+
+async def _follow(context: CommandContext, request: op.ListEventsRequest) -> Exit:
+    seen = Seen()
+
+    def watch(client: Operator) -> AsyncIterator[op.WatchEventsResponse]:
+        earlier = op.ListEventsRequest()
+        earlier.CopyFrom(request)
+        if seen.since is not None:
+            earlier.since.FromDatetime(seen.since)
+            earlier.ClearField("until")
+            earlier.limit = LATEST_MAX
+        watched = op.WatchEventsRequest(
+            type=request.type,
+            session_id=request.session_id,
+            tool=request.tool,
+            recorded=True,
+            earlier=earlier,
+        )
+        return client.watch(client.operator.WatchEvents, watched)
+
+    async for event in followed(context, watch):
+        time = time_of(event.time)
+        if seen.is_new(
+            time, (time, event.type, event.session_id, event.call_id, event.worker_id, event.tool)
+        ):
             _print(context, event)
-        sys.stdout.flush()
-        if follow:
-            watched = op.WatchEventsRequest(type=request.type, session_id=request.session_id, recorded=True)
-            async for event in client.watch(client.operator.WatchEvents, watched):
-                if request.tool in ("", event.tool) or event.type == "gap":
-                    _print(context, event)
-                    sys.stdout.flush()
-    if not found and not follow:
-        Terminal(quiet=context.quiet).note("There are no events to show.\n")
+            sys.stdout.flush()
     return Exit.OK
 
 

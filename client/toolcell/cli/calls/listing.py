@@ -6,18 +6,28 @@ A plural noun lists, a noun with a name shows one. Without a daemon there is not
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from toolcell._units import format_bytes
-from toolcell.cli._ui.answers import outcome_of, print_calls, print_ended, print_story, print_workers
+from toolcell.cli._ui.answers import (
+    outcome_of,
+    print_calls,
+    print_ended,
+    print_story,
+    print_workers,
+    say_fault_of_records,
+)
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
+from toolcell.cli._ui.following import LATEST_MAX, Seen, followed
 from toolcell.cli._ui.format import ago, clean, time_ago, time_of
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts, print_table
+from toolcell.cli._ui.terminal import Terminal
+from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -45,24 +55,42 @@ async def calls(
     request = op.ListCallsRequest(session_id=session, since=time_ago(since), until=time_ago(until), **filters)
     if call is not None and (follow or request != op.ListCallsRequest()):
         raise Misuse("One call is shown whole.", "Leave out its id, or the other options.")
+    if follow:
+        return await _follow(context, request)
     async with operator(context) as client:
-        if follow:
-            following = op.FollowCallsRequest(filter=request)
-            async for ended in client.watch(client.operator.FollowCalls, following):
-                print_json(_record(ended.call)) if context.as_json else print_ended(ended.call)
-                sys.stdout.flush()
-            return Exit.OK
         if call is not None:
             answer = await client.ask(client.operator.GetCall, op.GetCallRequest(call_id=call))
             print_json(record(answer) | {"call": _record(answer.call)}) if context.as_json else print_story(
                 answer
             )
             return Exit.OK
-        found = (await client.ask(client.operator.ListCalls, request)).calls
+        found = await client.ask(client.operator.ListCalls, request)
     if context.as_json:
-        print_json({"calls": [_record(call) for call in found]})
+        print_json({"calls": [_record(call) for call in found.calls]})
     else:
-        print_calls(found)
+        print_calls(found.calls)
+    sys.stdout.flush()
+    say_fault_of_records(Terminal(quiet=context.quiet), found.records_fault)
+    return Exit.OK
+
+
+async def _follow(context: CommandContext, request: op.ListCallsRequest) -> Exit:
+    seen = Seen()
+
+    def watch(client: Operator) -> AsyncIterator[op.FollowCallsResponse]:
+        wanted = op.ListCallsRequest()
+        wanted.CopyFrom(request)
+        if seen.since is not None:
+            wanted.since.FromDatetime(seen.since)
+            wanted.ClearField("until")
+            wanted.limit = LATEST_MAX
+        return client.watch(client.operator.FollowCalls, op.FollowCallsRequest(filter=wanted))
+
+    async for ended in followed(context, watch):
+        call = ended.call
+        if seen.is_new(time_of(call.ended), (call.session_id, call.call_id)):
+            print_json(_record(call)) if context.as_json else print_ended(call)
+            sys.stdout.flush()
     return Exit.OK
 
 

@@ -7,11 +7,12 @@ events would be more immediate, and cost it as much as there are calls.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Any, Final, Self
+
+import psutil
 
 from toolcell.adapters.gateway.feed import Feed, FeedEvent, as_sse
 from toolcell.cli._ui.connect import CommandContext, operator
@@ -94,24 +95,12 @@ async def _state(client: Operator) -> dict[str, Any]:
 
 def host() -> dict[str, Any]:
     """Figures of this machine, on which the daemon runs too."""
-    load, *_ = os.getloadavg()
-    page = os.sysconf("SC_PAGE_SIZE")
+    load, *_ = psutil.getloadavg()
+    memory = psutil.virtual_memory()
     return {
         "time": time.time(),
-        "processors": os.cpu_count(),
+        "processors": psutil.cpu_count(),
         "load": load,
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * page,
-        "memory_free_bytes": _available() or os.sysconf("SC_AVPHYS_PAGES") * page,
+        "memory_bytes": memory.total,
+        "memory_free_bytes": memory.available,
     }
-
-
-def _available() -> int:
-    """Return what programs could have without swapping, by the kernel's estimate; 0 where it is not known."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return 0

@@ -164,7 +164,7 @@ CALL_INFO: Table = {
     13: ("refusal_reason", "string"),
     14: ("refusal", "string"),
 }
-LIST_CALLS_RESPONSE: Table = {1: ("*calls", CALL_INFO)}
+LIST_CALLS_RESPONSE: Table = {1: ("*calls", CALL_INFO), 2: ("records_fault", "string")}
 GET_CALL_REQUEST: Table = {1: ("call_id", "string")}
 GET_CALL_RESPONSE: Table = {
     1: ("call", CALL_INFO),

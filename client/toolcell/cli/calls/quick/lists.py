@@ -46,6 +46,11 @@ def show(plan: QuickPlan) -> int:
         answers.print_workers(found)
     elif plan.call_id is None:
         answers.print_calls(found.calls)
+        if found.records_fault:
+            from toolcell.cli._ui.terminal import Terminal
+
+            sys.stdout.flush()
+            answers.say_fault_of_records(Terminal(quiet=plan.quiet), found.records_fault)
     else:
         answers.print_story(found)
     sys.stdout.flush()
