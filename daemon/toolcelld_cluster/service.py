@@ -20,7 +20,7 @@ from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.remote.certificates import fingerprint
 from toolcelld.remote.tickets import TICKET_BYTES_MAX, PlacedTicket, SessionPlace, sign
 from toolcelld.rpc.agent_service import refusals
-from toolcelld_cluster.book import Book, Client, Lease, NoRoom
+from toolcelld_cluster.book import RETRY_SECONDS, Book, Client, Lease, NoRoom
 from toolcelld_cluster.engine import Engine, NodeState
 from toolcelld_cluster.inventory import Needs
 from toolcelld_cluster.keys import Keys
@@ -181,6 +181,9 @@ class Placement(rpc.PlacementServicer):
     def _ticket(self, lease: Lease) -> str:
         rules, now = self._book.rules, time.monotonic()
         node = self._engine.inventory.node(lease.node)
+        if lease.volume not in node.volumes:  # a node may report what it likes
+            text = f"{node.name} has no volume {lease.volume} now."
+            raise Refusal(RefusalReason.BUSY, text, retry_seconds=RETRY_SECONDS)
         unix = time.time() - now
         ticket = PlacedTicket(
             node=lease.node,

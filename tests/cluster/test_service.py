@@ -10,7 +10,8 @@ import pytest
 
 from toolcell import _certificates
 from toolcell_proto.v1 import placement_pb2 as pb
-from toolcelld_cluster.book import Book, Lease, Rules, Tenant
+from toolcelld.remote.certificates import fingerprint
+from toolcelld_cluster.book import Book, Client, Held, Lease, Rules, Tenant
 from toolcelld_cluster.engine import NodeState
 from toolcelld_cluster.inventory import Inventory, Needs, Node
 from toolcelld_cluster.keys import keys
@@ -89,9 +90,13 @@ class Served:
         self._service = Placement(self.book, self.engine, made)
         certificate, _ = _certificates.new_client("alice", (made.authority, made.authority_key))
         self._context = Context(certificate)
+        self.client = Client("alice", fingerprint(certificate.decode()))
 
     async def resolve(self, **more: Any) -> pb.ResolveResponse:
         return await self._service.Resolve(pb.ResolveRequest(**more), self._context)
+
+    async def renew(self, session: str) -> None:
+        await self._service.Renew(pb.RenewRequest(session_id=session), self._context)
 
     async def release(self, session: str) -> None:
         await self._service.Release(pb.PlacementReleaseRequest(session_id=session), self._context)
@@ -129,3 +134,12 @@ async def test_the_engine_is_told_what_a_session_waits_for(served: Served) -> No
         with pytest.raises(Ended, match=why):
             await served.resolve(resources=wanted, labels={"zone": "eu"})
     assert served.engine.wanted == [Needs(volume="a", labels={"zone": "eu"})]  # and nothing beyond a quota
+
+
+async def test_no_ticket_is_for_a_volume_that_the_node_does_not_have(served: Served) -> None:
+    """A node that was stolen reports a lease of one."""
+    session = f"s-{'0' * 24}"
+    said = Held(session, served.client, "b", "", "", 2, {}, 100.0)
+    served.book.report(0.0, "n1", [said], takes=True)
+    with pytest.raises(Ended, match="n1 has no volume b now"):
+        await served.renew(session)
