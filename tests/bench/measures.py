@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.bench.adopted import adopted_servers
 from tests.bench.contenders import (
     CONTENDERS,
     SCRIPT,
@@ -68,6 +69,9 @@ class Sizes:
         self.starts = 1 if quick else 9
         self.cells = 4 if quick else 24
         self.large = 5 if quick else 100
+        self.servers = 2 if quick else 9
+        self.sessions = 2 if quick else 10
+        self.rounds = 3 if quick else 40
 
 
 async def _seconds(call: Call, n: int) -> float:
@@ -327,6 +331,21 @@ async def processor_time(directory: Path, sizes: Sizes) -> Figures:
     return figures
 
 
+async def adopted(_directory: Path, sizes: Sizes) -> Figures:
+    """MCP servers through the daemon beside the same ones without it: warm calls in turn, and the memory of ten sessions."""
+    async with adopted_servers(sizes.servers) as (daemon, servers):
+        async with daemon.connect() as session:
+            ratios: list[float] = []
+            for server in servers.servers:
+                through, python, directly = await servers.seconds(session, server, sizes.rounds)
+                ratios.append((through - python) / directly)
+        ours = await servers.bytes_through_bridges(sizes.sessions)
+        return {
+            "adopted_call": max(ratios),
+            "adopted_memory": ours / servers.bytes_of_hosts(sizes.sessions),
+        }
+
+
 async def doors(directory: Path, _sizes: Sizes) -> Figures:
     """What a warm call enters in the daemon: a count, the same in every run."""
     figures = (await road(directory)).figures()
@@ -363,4 +382,5 @@ MEASURES: Final[Mapping[str, Callable[[Path, Sizes], Awaitable[Figures]]]] = {
     "waiting": waiting_calls,
     "processor": processor_time,
     "doors": doors,
+    "adopted": adopted,
 }

@@ -77,6 +77,10 @@ GOALS: Final[Mapping[str, Goal]] = {
     "memory": Goal("PSS of an idle worker's cell", 5, 3, "MB"),
     "large_fastmcp": Goal("1 MB result / FastMCP", 0.25, 0.15),
     "mcp_fastmcp": Goal("through toolcell mcp / FastMCP, stdio", 1.0, 0.7),
+    "adopted_call": Goal(
+        "warm call of a shared MCP server, less one of a Python tool / without the daemon", 1.3, 1.0
+    ),
+    "adopted_memory": Goal("PSS of nine servers for ten sessions / without the daemon", 0.5, 0.35),
     "doors_entries": Goal("functions that a warm call enters in the daemon", 70, 55, ""),
     "doors_modules": Goal("modules that they are in", 25, 22, ""),
     **{
