@@ -61,8 +61,10 @@ class RemoteLink(RpcLink):
             return
         if self._reads:
             self._silent_looks += 1
-        self._http2.ping()
-        self._write()
+        # One ping is enough; a daemon that stood still would find a flood when it goes on.
+        if self._silent_looks <= 1:
+            self._http2.ping()
+            self._write()
         self._look_timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._look)
 
 
