@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import signal
 import sqlite3
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -174,3 +176,28 @@ async def test_who_follows_gets_earlier_calls_and_then_each_that_ends(
         second = session.call("t_quick", {"n": 2})
         await second
         assert (await anext(following)).call.call_id == second.id
+
+
+@pytest.mark.slow
+async def test_a_command_that_follows_goes_on_with_the_next_daemon(
+    make_daemon: Callable[[], RunningDaemon],
+) -> None:
+    daemon = make_daemon()
+    daemon.launch()
+    command = (sys.executable, "-m", "toolcell.cli", "events", "--follow", "--socket", daemon.socket)
+    following = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+    assert following.stdout is not None
+    try:
+        async with asyncio.timeout(90):
+            while b"daemon.started" not in await following.stdout.readline():
+                pass
+            daemon.stop(signal.SIGKILL)
+            await asyncio.sleep(2)  # some looks for one, in vain
+            daemon.launch()
+            told = b""
+            while b"daemon.started" not in told:
+                told += await following.stdout.readline()
+    finally:
+        following.terminate()
+        await following.wait()
+    assert b"daemon.lost: process" in told

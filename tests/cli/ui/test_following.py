@@ -20,6 +20,7 @@ pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GONE = Unavailable("gone")
 HUNG = Failure(Exit.UNAVAILABLE, "no_answer", "hung")
+UNREACHABLE = Refused(Refusal(Code.UNAVAILABLE, "unreachable", "the stream broke"))
 REFUSED = Refused(Refusal(Code.UNAUTHENTICATED, "unauthenticated", "an older token"))
 
 
@@ -61,8 +62,22 @@ async def told(count: int) -> list[object]:
 async def test_the_next_daemon_is_followed_however_the_one_before_ended(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Daemons(monkeypatch, [1, GONE], GONE, HUNG, FileNotFoundError(), [2], [REFUSED], [3, HUNG], REFUSED, [4])
-    assert await told(4) == [1, 2, 3, 4]
+    Daemons(
+        monkeypatch,
+        [1, GONE],
+        GONE,
+        HUNG,
+        FileNotFoundError(),
+        [2],
+        [REFUSED],
+        [3, HUNG],
+        REFUSED,
+        [4, UNREACHABLE],
+        UNREACHABLE,
+        [UNREACHABLE],
+        [5],
+    )
+    assert await told(5) == [1, 2, 3, 4, 5]
     said = capsys.readouterr().err.splitlines()
     assert said[:3] == [
         "The daemon has ended; waiting for the next one.",

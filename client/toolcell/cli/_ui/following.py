@@ -20,6 +20,8 @@ from .terminal import Terminal
 
 T = TypeVar("T")
 
+UNREACHABLE: Final = "unreachable"
+"""The reason for which a request has no answer where its daemon ends, or is about to serve."""
 AGAIN_SECONDS: Final = 1.0
 """Between two looks for the next daemon."""
 OVERLAP: Final = timedelta(minutes=1)
@@ -50,7 +52,7 @@ async def followed(
                     refused = False
                     yield answer
         except (Unavailable, Refused, Failure, OSError) as error:
-            was_refused, refused = refused, isinstance(error, Refused)
+            was_refused, refused = refused, isinstance(error, Refused) and error.reason != UNREACHABLE
             if is_first and (refused or not is_there):
                 raise
             if refused and was_refused:  # once, a token of the daemon before may have been read
