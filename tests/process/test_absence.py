@@ -49,20 +49,27 @@ async def test_what_is_to_be_added_gives_a_file_its_tools(daemon: RunningDaemon,
 
 
 @pytest.mark.slow
-async def test_a_missing_package_does_not_hide_that_a_file_has_no_tools(daemon: RunningDaemon) -> None:
+async def test_that_a_file_has_no_tools_is_told_before_a_package_that_would_be_installed_in_vain(
+    daemon: RunningDaemon,
+) -> None:
     daemon.tool("server", "import git" + IN_FUNCTION)
     daemon.tool(
         "failing", "from mcp.server import Server\nServer('a')\nraise ValueError('ALLOWED_DIR is required')\n"
     )
     async with daemon.connect() as session:
         failing, server = sorted(session.catalog.problems, key=lambda problem: problem.path)
-    assert server.message.startswith(
-        "No module named 'git'\nIt has no tool in any case: it makes its server in create_server()"
+    assert server.message.startswith("it has no tool: it makes its server in create_server()")
+    assert server.message.endswith(
+        "Add at its end: server = create_server()\nBesides, line 1 cannot be run: No module named 'git'"
     )
+    assert failing.message.startswith("it has no tool: it makes a server of the MCP SDK's low-level")
+    assert failing.message.endswith("Besides, line 3 cannot be run: ValueError: ALLOWED_DIR is required")
+    daemon.tool("server", f"import git{IN_FUNCTION}server = create_server()\n")
+    async with daemon.connect() as session:
+        await session.described(30)
+        server = next(each for each in session.catalog.problems if each.path.endswith("server.py"))
+    assert (server.message.partition("\n")[0], server.line) == ("No module named 'git'", 1)
     assert 'dependencies = ["GitPython"]' in server.message
-    assert failing.message.startswith(
-        "ValueError: ALLOWED_DIR is required\nIt has no tool in any case: it makes a server of the MCP SDK's low-level"
-    )
 
 
 async def test_what_a_file_imports_of_its_own_package_is_no_package_to_install(daemon: RunningDaemon) -> None:
@@ -126,16 +133,19 @@ SCRIPTS = {
     ),
     "server.ts": (
         'import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js"\nnew McpServer({})\n',
-        "It has no tool in any case: it makes a server of MCP",
+        "it has no tool: it makes a server of MCP",
     ),
-    "vitest.config.js": ('import { it } from "vitest"\n', "any case: it is the configuration of a program"),
+    "vitest.config.js": (
+        'import { it } from "vitest"\n',
+        "it has no tool: it is the configuration of a program",
+    ),
     "lone.test.ts": (
         'import { it } from "vitest"\nit("is", () => {})\n',
-        "It has no tool in any case: it is a test",
+        "it has no tool: it is a test",
     ),
     "thread.mjs": (
         'import { parentPort } from "node:worker_threads"\nparentPort.on("message", () => {})\n',
-        "It has no tool in any case: it is run in a thread by another file",
+        "it has no tool: it is run in a thread by another file",
     ),
     "near.ts": (
         'import { a } from "./agents.js"\nexport { a }\n',

@@ -43,7 +43,8 @@ sandbox = "strict"
 DESCRIBE_SECONDS: Final = 90
 TYPED: Final = re.compile(r"\s*(# dependencies = |bun add )")
 """Of several lines of advice those that a person types."""
-IN_ANY_CASE: Final = "It has no tool in any case: "
+BESIDES: Final = "Besides, "
+"""How a second cause begins."""
 BEHIND: Final = re.compile(r" imported from .*| \(/.*\)$")
 """Paths of the machine behind a cause."""
 
@@ -169,7 +170,7 @@ def _verdict(names: Sequence[str], problems: Sequence[str], project: str) -> Ver
             if TYPED.match(line) or not line.startswith(
                 "  "
             ):  # else the line of a mistake, or a part of an example
-                (causes if line.startswith(IN_ANY_CASE) else advice).append(line.strip())
+                (causes if line.startswith(BESIDES) else advice).append(line.strip())
     works = f"{len(names)} tool{'s' if len(names) > 1 else ''}" if names else ""
     said = ". ".join(filter(None, [works, *dict.fromkeys(causes)]))
     typed = [line.removeprefix("# ") for line in advice if TYPED.match(line)]

@@ -127,6 +127,8 @@ def _may_have_tools(file: _File) -> bool:
     if any(_is_tool(file, decorator) for one in file.functions for decorator in one.decorator_list):
         return True
     made = [called.rpartition(".")[2] for called in file.calls(file.rest)]
+    if any(one.name in made and _makes_server(file, one) for one in file.functions):
+        return True
     tools = {one.name for one in file.classes if "execute" in ast.dump(one) or _is_tool_class(file, one)}
     return any(name.endswith((*SERVERS, "Tool", "Toolset", "tool")) or name in tools for name in made)
 
@@ -158,12 +160,16 @@ def _low_level(file: _File) -> str:
 
 def _made_in_function(file: _File) -> str:
     for function in file.functions:
-        if any(called.endswith(SERVERS) for called in file.calls(function.body)):
+        if _makes_server(file, function):
             said = f"it makes its server in {function.name}(), and what a function makes is not found"
             if _needed(function) or isinstance(function, ast.AsyncFunctionDef) or not _returns(function):
                 return f"{said}\nMake the server at the top level: mcp = FastMCP(…)"
             return f"{said}\nAdd at its end: server = {function.name}()"
     return ""
+
+
+def _makes_server(file: _File, function: Function) -> bool:
+    return any(called.endswith(SERVERS) for called in file.calls(function.body))
 
 
 def _registered(file: _File) -> str:

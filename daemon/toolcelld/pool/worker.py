@@ -476,7 +476,10 @@ class Worker(StateMachine[WorkerState, WorkerEvent], Receiver):
             return "" if self.spec.lowered else "memory"
         if cell_exit.status is None:
             return ""
-        return "protocol" if self._broke_protocol else cell_exit.cause()
+        if self._broke_protocol:
+            return "protocol"
+        cause = cell_exit.cause()
+        return "" if cause == "SIGKILL" and self.cell.is_ending else cause
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self.spec.file.stem} {self.state.upper()} after {self.calls} calls>"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -14,18 +16,21 @@ from toolcelld.catalog.describing.description import Description
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
-from toolcelld.lifecycle import WorkerState
+from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
-from toolcelld.pool.worker import Worker
+from toolcelld.pool.worker import CallListener, Worker
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.protocol.messages import ToWorker
+from toolcelld.protocol.messages import CallContext, ToWorker
 from toolcelld.sandbox.policy import OPEN, CellLimits
 
 pytestmark = pytest.mark.anyio
 
 FILE = ToolFile("/t.py", "project", "local", "t", b"", "digest", "/")
+CONTEXT: CallContext = {
+    "session_id": "", "message_id": "", "call_id": "", "agent": "", "agent_name": "", "directory": "", "worktree": "",
+}  # fmt: skip
 DEATH = CellExit(0, 0.0, 0, 0, "landlock", "")
 
 
@@ -39,7 +44,9 @@ class FakeCell:
         self.channel = self
         self.stdio = self
         self.processes = self
+        self.is_ending = False
         self._worker = worker
+        self.tails: dict[str, bytes] = {}
 
     def send(self, message: ToWorker, payload: bytes = b"") -> None:
         self.sent.append(message.type)
@@ -57,8 +64,12 @@ class FakeCell:
         """Nothing was printed."""
 
     def end(self) -> None:
+        self.is_ending = True
+        self.die(DEATH)
+
+    def die(self, death: CellExit) -> None:
         if not self.ended.done():
-            self.ended.set_result(DEATH)
+            self.ended.set_result(death)
 
     def fail(self, error: FrameError) -> None:
         self._worker.on_broken(error)
@@ -66,20 +77,22 @@ class FakeCell:
 
 
 class FakePrefork:
-    """Hands out one cell, whose worker sends the given frames once it is taken."""
+    """Hands out one cell, whose worker sends the given frames once it is taken, and ends then unless it stays."""
 
     tmpdirs = None
 
-    def __init__(self, *frames: Frame) -> None:
+    def __init__(self, *frames: Frame, stays: bool = False) -> None:
         self._frames = frames
+        self._stays = stays
 
     async def take(self, worker: Worker) -> Cell:
         cell = FakeCell(worker)
         for frame in self._frames:
             cell.loop.call_soon(worker.on_frame, frame)
-        cell.loop.call_soon(
-            cell.loop.call_soon, cell.end
-        )  # ends the cell if the frames did not settle the start
+        if not self._stays:
+            cell.loop.call_soon(
+                cell.loop.call_soon, cell.end
+            )  # ends the cell if the frames did not settle the start
         return cast("Cell", cell)
 
 
@@ -151,3 +164,35 @@ async def test_the_cause_of_a_broken_file_is_text_with_a_line(header: dict[str, 
     assert 0 <= failure.line < 2**31
     for text in (failure.stage, failure.message, failure.missing_module):
         text.encode()
+
+
+class Listener:
+    """A call that reports nothing."""
+
+    has_reported = False
+
+    def __getattr__(self, name: str) -> Callable[..., bool]:
+        return lambda *_: False
+
+
+@pytest.mark.parametrize(
+    ("ended_by_us", "signal_number", "cause"),
+    [
+        (True, signal.SIGKILL, ""),
+        (False, signal.SIGKILL, "SIGKILL"),
+        (True, signal.SIGSEGV, "SIGSEGV"),  # it had crashed when it was ended
+    ],
+)
+async def test_a_worker_that_the_daemon_ends_in_its_call_has_not_crashed(
+    ended_by_us: bool, signal_number: int, cause: str
+) -> None:
+    worker = Worker("w-1", CellSpec(FILE, "/", (), CellLimits(), OPEN), lambda _: None)
+    await worker.start(cast("PreforkedCells", FakePrefork(described(b"{}"), stays=True)), load_seconds=10)
+    worker.fire(WorkerEvent.LEASE)
+    worker.begin("t", b"{}", CONTEXT, cast("CallListener", Listener()))
+    cell = cast("FakeCell", worker.cell)
+    cell.is_ending = ended_by_us
+    cell.die(CellExit(int(signal_number), 0.0, 0, 0, "landlock", ""))
+    await asyncio.sleep(0)
+    assert worker.state is WorkerState.DEAD
+    assert (worker.crash_cause, bool(worker.certificate)) == (cause, bool(cause))

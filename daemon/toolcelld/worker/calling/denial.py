@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from types import CodeType, FrameType
@@ -32,6 +33,17 @@ _NO_LOCKS: Final = (
     "The sandbox baseline has no shared memory, and so no locks, queues and pools of processes of multiprocessing. "
     "Use threads, or programs; the sandbox strict has it."
 )
+_LOOP_RUNS: Final = (
+    "The event loop of this tool runs already: await the coroutine in place of asyncio.run(…) or run_until_complete(…). "
+    "A function that starts a loop of its own is called by: await asyncio.to_thread(function)."
+)
+_NO_LOOP: Final = "A tool that is no async def has no event loop: make it async def and await, or start a loop by asyncio.run(…)."
+_LOOP_IN_LOOP: Final = re.compile(
+    "cannot be called from a running event loop|while another loop is running|event loop is already running"
+    "|Already running asyncio in this thread|AsyncToSync in the same thread"
+)
+"""What asyncio, anyio and asgiref say of it."""
+_WITHOUT_LOOP: Final = re.compile("no running event loop$|There is no current event loop")
 _WHILE_LOADED: Final = "while a file is loaded to see its tools"
 _IN_FUNCTION: Final = f"That is for the function of a tool: {_WHILE_LOADED} there is nobody to ask."
 _UNWRITTEN: Final = (
@@ -58,6 +70,8 @@ def denial(
             return f"The cell of this tool has no variable {name}. {_command(tool, name)}"
         if text := _terminal(cause):
             return f"{text} {_IN_FUNCTION}" if describing else text
+        if text := _loop(cause):
+            return text
     if policy.enclosure == "none":
         return ""
     for cause in _chain(error):
@@ -151,6 +165,16 @@ def _terminal(error: BaseException) -> str:
     if isinstance(error, EOFError) and (str(error) == "EOF when reading a line" or place == "getpass.py"):
         return f"{_NO_TERMINAL} To ask the user: await context.ui.input(…), or context.wait(context.ui.input(…)) in a tool that is no async def."
     return ""
+
+
+def _loop(error: BaseException) -> str:
+    """Return what to do in place of starting an event loop in one that runs, or of using one that is not there."""
+    if not isinstance(error, RuntimeError):
+        return ""
+    said = str(error)
+    if _LOOP_IN_LOOP.search(said):
+        return _LOOP_RUNS
+    return _NO_LOOP if _WITHOUT_LOOP.match(said) else ""
 
 
 def _is_program(error: OSError) -> bool:

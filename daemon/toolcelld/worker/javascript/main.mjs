@@ -243,7 +243,10 @@ async function turn() {
     for (let rest = 2; rest > 0; rest -= 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Adds to the header of `broken` what else keeps the file from having tools, and what to do for a file that is not there. */
+/**
+ * Returns the header of `broken` with what to do for a file that is not there, and, before what was thrown, with why the file
+ * would have no tools: a package would be installed in vain.
+ */
 function advised(broken, path, source) {
     const absence = absenceOf(path, source, null);
     const [found, name, from] = /^Cannot find module '([./][^']*)' imported from (.+)$/m.exec(broken.message) ?? [];
@@ -252,8 +255,9 @@ function advised(broken, path, source) {
         broken.message = broken.message.replace(found, () => `it imports ${near}, which is not there`);
         broken.message += "\nPut the files that it imports where it looks for them, too.";
     }
-    if (absence) broken.message += `\nIt has no tool in any case: ${absence}`;
-    return broken;
+    if (!absence) return broken;
+    const place = broken.line ? `line ${broken.line} cannot be run` : "it cannot be loaded";
+    return { ...broken, message: `it has no tool: ${absence}\nBesides, ${place}: ${broken.message}`, line: 0, module: "" };
 }
 
 delete process.env.NODE_PATH; // ours, which Bun has read: see engine.py

@@ -121,25 +121,23 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
         line = error.lineno or 0 if in_file else _line(source, error)
         raise Broken("syntax", f"{error.msg}{location}{_marked(error)}{_of_notebook(error)}", line) from None
     except SystemExit as error:
-        raise Broken(
-            "import",
-            _with_absence(source, f"called sys.exit({error.code!r}) while it was loaded"),
-            _line(source, error),
-        ) from None
+        cause = f"called sys.exit({error.code!r}) while it was loaded"
+        raise _not_run(source, cause, error, told="") from None
     except ImportError as error:
-        message, missing = _not_imported(source, error)
-        raise Broken(
-            "import", message, _line(source, error), module=missing, traceback_text=traceback_text(error)
-        ) from error
+        cause, missing = _not_imported(source, error)
+        raise _not_run(source, cause, error, module=missing, unfinished=False) from error
     except BaseException as error:  # a tool's own code is called here
         cause = _first_line(error)
         if isinstance(error, AttributeError) and is_low_level(
             error.obj
         ):  # whose decorators a newer SDK has not
-            cause = f"{cause}\n{LOW_LEVEL}"
-        else:
-            cause = _with_absence(source, cause)
-        raise Broken("import", cause, _line(source, error), traceback_text=traceback_text(error)) from error
+            raise Broken(
+                "import",
+                f"{cause}\n{LOW_LEVEL}",
+                _line(source, error),
+                traceback_text=traceback_text(error),
+            ) from error
+        raise _not_run(source, cause, error) from error
 
 
 def _absence(source: ToolSource) -> str:
@@ -164,7 +162,7 @@ def _not_imported(source: ToolSource, error: ImportError) -> tuple[str, str]:
             "it imports from the directory above (from .. import), and what a tool file imports so lies beside or below it"
             "\nImport it from the package that the file is of, or put it beside the file: from . import …"
         )
-    return _with_absence(source, message, unfinished=False), missing
+    return message, missing
 
 
 def _nearest(error: ImportError, message: str) -> str:
@@ -183,11 +181,24 @@ def _nearest(error: ImportError, message: str) -> str:
     return next(iter(longer or difflib.get_close_matches(found[1], public, 1)), "")
 
 
-def _with_absence(source: ToolSource, message: str, *, unfinished: bool = True) -> str:
+def _not_run(
+    source: ToolSource,
+    cause: str,
+    error: BaseException,
+    *,
+    module: str = "",
+    unfinished: bool = True,
+    told: str | None = None,
+) -> Broken:
+    """Return what keeps a file from having tools: first that it would have none, as a package would be installed in vain."""
     from toolcell._authoring.absence import absence_in_any_case
 
-    said = absence_in_any_case(source.content, source.stem, unfinished=unfinished)
-    return f"{message}\nIt has no tool in any case: {said}" if said else message
+    line = _line(source, error)
+    if said := absence_in_any_case(source.content, source.stem, unfinished=unfinished):
+        place = f"line {line} cannot be run" if line else "it cannot be loaded"
+        cause, line, module = f"it has no tool: {said}\nBesides, {place}: {cause}", 0, ""
+    told = traceback_text(error) if told is None else told
+    return Broken("import", cause, line, module=module, traceback_text=told)
 
 
 def _load_plugin(source: ToolSource, describe: bool, project: tuple[str, str]) -> Exports:  # noqa: ARG001  as the other
