@@ -10,6 +10,7 @@ from typing import Final
 
 from toolcell.client import Answer, Ask, Call, Outcome, Session, Update
 from toolcell.client import Kind as Ending
+from toolcelld.calls.run import CHANGED
 
 __all__ = ["KINDS", "SERVICES", "Kind", "allow_some", "deal"]
 
@@ -74,7 +75,8 @@ class Kind:
             return f"its output is {outcome.output}"
         if outcome.kind in _STOPPED and outcome.ran and outcome.stopped not in {"settled", "killed"}:
             return f"no proof of its stop: {outcome.stopped}"
-        return ""
+        # No tool of the mix changes its process for good, so no worker is replaced for that.
+        return next((note for note in outcome.notes if note.startswith(CHANGED)), "")
 
 
 _STOPPED = frozenset({Ending.aborted, Ending.timed_out, Ending.limit_exceeded})

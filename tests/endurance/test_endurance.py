@@ -11,6 +11,7 @@ from tests.endurance.run import Findings
 from tests.endurance.slopes import SAMPLES_MIN, fit
 
 from toolcell.client import Kind, Outcome
+from toolcelld.calls.run import CHANGED
 
 CALLS = 400
 
@@ -68,6 +69,10 @@ def test_an_outcome_of_another_kind_is_noticed() -> None:
     assert KINDS["aborted, sync"].wrong(Outcome(Kind.ok))
     assert KINDS["aborted, sync"].wrong(Outcome(Kind.aborted, ran=True, stopped="best_effort"))
     assert KINDS["sync"].wrong(Outcome(Kind.ok, details=4))
+    assert not KINDS["sync"].wrong(Outcome(Kind.ok, details=3, notes=("An edit was not loaded.",)))
+    assert (
+        KINDS["sync"].wrong(Outcome(Kind.ok, details=3, notes=(f"{CHANGED} priority.",))).startswith(CHANGED)
+    )
 
 
 def test_a_call_that_never_ends_is_noticed() -> None:

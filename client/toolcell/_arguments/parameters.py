@@ -270,6 +270,10 @@ def _kind(error: Exception) -> str:
     line = _first_line(error)
     if "core_schema.CallableSchema" in line:
         return "a function"
+    if "typing_extensions.TypedDict" in line:
+        return "before Python 3.12, a TypedDict of typing; write: from typing_extensions import TypedDict"
+    if "bound method BaseModel.validate" in line:
+        return "a model of pydantic.v1; write: from pydantic import BaseModel"
     found = re.search(r"(?:IsInstanceSchema \(|schema for )<class '([\w.]+)'>", line)
     return f"an object of the class {found[1]}" if found else line
 

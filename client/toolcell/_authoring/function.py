@@ -33,7 +33,7 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise InvalidToolDefinition(
-                f"it takes {parameter}, and the arguments of a tool have names; write them out"
+                f"it takes {parameter}, and the arguments of a tool have names; {_way_out(function)}"
             )
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(name)
@@ -49,6 +49,13 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
 
     returns = returns_of(function, lambda annotation: _resolved("return", annotation, known))
     return description, from_fields(fields), call, returns
+
+
+def _way_out(function: Callable[..., object]) -> str:
+    """What to do about arguments without names, which a function within another one has mostly from a decorator."""
+    if "<locals>" in getattr(function, "__qualname__", ""):
+        return "if a decorator has hidden them, put @functools.wraps(function) above the function that the decorator returns"
+    return "write them out"
 
 
 def check_execute(execute: Any) -> None:

@@ -166,9 +166,7 @@ def tool(function: Any = None, /, *, args: object = None, execute: Any = None, *
 
 def _mark(function: F, options: Mapping[str, Any]) -> F:
     if isinstance(function, type) or not callable(function) or not hasattr(function, "__qualname__"):
-        raise TypeError(
-            f"@tool marks a function, and {function!r} is not one; write @tool or @tool(timeout=60) above a def"
-        )
+        raise TypeError(f"@tool marks a function, and {_other(function)}")
     try:
         setattr(function, MARK, dict(options))
     except AttributeError:
@@ -179,3 +177,21 @@ def _mark(function: F, options: Mapping[str, Any]) -> F:
     if isinstance(names, dict):
         cast("dict[str, Any]", names).setdefault(MARKED, []).append(function)
     return function
+
+
+def _other(given: object) -> str:
+    """What was marked that is no function, and what to write."""
+    if isinstance(given, type):
+        return f"{given.__name__} is a class; write @tool above a def that makes an object of it"
+    if isinstance(given, classmethod):
+        return "a classmethod is not one; write @classmethod above @tool"
+    if callable(given):
+        return (
+            f"an object of the class {type(given).__name__} is not one; write @tool above a def that calls it"
+        )
+    shown = (
+        repr(given)[:60]
+        if isinstance(given, str | int | None)
+        else f"an object of the class {type(given).__name__}"
+    )
+    return f"{shown} is not one; write @tool or @tool(timeout=60) above a def"

@@ -70,7 +70,7 @@ def to_json(value: object) -> bytes:
             where = _where(value) if UNKNOWN in why else ""
             raise ToolError(
                 f"The tool returned something of type {type(value).__name__} that has no JSON form: {why}{where}. "
-                "Return text, plain data, a dataclass, a model or a ToolResult."
+                f"{_way_out(value)}"
             ) from error
     if len(data) > INTEGER_DIGITS_MAX and _LONG_INTEGER in data.translate(_DIGITS):
         try:
@@ -117,6 +117,16 @@ def _infinities(value: object, place: str) -> Iterator[str]:
     elif isinstance(value, list):
         for index, part in enumerate(cast("list[object]", value)):
             yield from _infinities(part, f"{place}.{index}" if place else str(index))
+
+
+def _way_out(value: object) -> str:
+    """What to write in place of returning a value that has no JSON form."""
+    kind = type(value)
+    if issubclass(kind, BaseException):
+        return "Raise it, and the call fails with its message."
+    if hasattr(kind, "__enter__") or hasattr(kind, "__aenter__"):
+        return "Enter it in the tool, by `with` or `async with`, and return what it gives."
+    return "Return text, plain data, a dataclass, a model or a ToolResult."
 
 
 def _serialised(value: object) -> bytes:

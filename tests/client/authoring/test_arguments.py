@@ -240,6 +240,24 @@ def test_a_typed_dict_is_the_arguments() -> None:
     assert from_args(Typed).read(b'{"name": "x"}') == {"name": "x"}
 
 
+@pytest.mark.skipif("sys.version_info >= (3, 12)", reason="pydantic reads typing.TypedDict from 3.12 on")
+def test_a_typed_dict_that_cannot_be_read_is_told_with_the_import_that_can() -> None:
+    with pytest.raises(InvalidToolDefinition, match="write: from typing_extensions import TypedDict"):
+        from_args({"typed": Typed})
+
+
+def test_a_model_of_the_old_pydantic_is_told_with_the_import_of_the_new_one() -> None:
+    from pydantic.v1 import BaseModel as OldModel
+
+    class Old(OldModel):
+        name: str
+
+    with pytest.raises(
+        InvalidToolDefinition, match=r"a model of pydantic\.v1; write: from pydantic import BaseModel"
+    ):
+        from_args({"old": Old})
+
+
 def test_no_args_is_no_arguments() -> None:
     assert from_args(None).read(b"") == {}
     assert "none at all" in str(refused(from_args(None), b'{"x": 1}'))

@@ -1,5 +1,6 @@
 """What a file exports, under which names, and what becomes of tools that cannot be used."""
 
+import re
 import sys
 from collections.abc import Iterator
 from importlib.abc import Loader
@@ -553,3 +554,46 @@ def test_a_server_of_the_low_level_class_says_what_to_use() -> None:
 
     beside = exports({"__name__": __name__, "server": server, "made": tool(made)}, "low")
     assert (len(beside.tools), beside.problems) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (
+            "@tool\nclass Counter: pass",
+            "Counter is a class; write @tool above a def that makes an object of it",
+        ),
+        (
+            "class A:\n  @tool\n  @classmethod\n  def a(cls): ...",
+            "a classmethod is not one; write @classmethod above @tool",
+        ),
+        (
+            "import functools\ntool(functools.partial(print, 1))",
+            "class partial is not one; write @tool above a def that calls it",
+        ),
+        ("tool('a')", "'a' is not one; write @tool or @tool"),
+        ("tool([1])", "an object of the class list is not one; write @tool or @tool"),
+    ],
+)
+def test_what_is_marked_and_is_no_function_is_told_by_its_kind(source: str, told: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(told)) as caught:
+        exec(source, {"tool": tool, "__name__": "marked"})
+    assert " at 0x" not in str(caught.value)
+
+
+def test_arguments_that_a_decorator_hides_are_told_so() -> None:
+    found = run(
+        """
+        def logged(f):
+            def wrapper(*args, **kwargs): return f(*args, **kwargs)
+            return wrapper
+        @tool
+        @logged
+        def hidden(a: int) -> str: ...
+        @tool
+        def written(*a: int) -> str: ...
+        """
+    )
+    hidden, written = sorted(found.problems, key=lambda problem: problem.line)
+    assert "put @functools.wraps(function) above the function that the decorator returns" in hidden.message
+    assert "write them out" in written.message

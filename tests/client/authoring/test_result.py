@@ -1,9 +1,12 @@
 """Every value that a tool may return ends in a Result or a ToolError."""
 
 import base64
+import contextlib
 import dataclasses
 import enum
 import json
+import re
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,6 +20,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from toolcell import Image, Link, ToolError, ToolResult
+from toolcell._results.json_value import to_json
 from toolcell._results.normalise import (
     FileBlock,
     ImageBlock,
@@ -381,6 +385,21 @@ def test_metadata_that_cannot_be_sent_does_not_take_the_rest_along() -> None:
     values = json.loads(metadata_body({"good": 1, "bad": object()}))
     assert values["good"] == 1
     assert "no JSON form" in values["bad"]
+
+
+@pytest.mark.parametrize(
+    ("value", "way_out"),
+    [
+        (ValueError("x"), "Raise it, and the call fails with its message."),
+        (threading.Lock(), "Enter it in the tool, by `with` or `async with`, and return what it gives."),
+        (contextlib.nullcontext(3), "Enter it in the tool"),
+        (object(), "Return text, plain data"),
+    ],
+    ids=["exception", "lock", "context", "object"],
+)
+def test_what_has_no_json_form_is_told_with_what_to_write_in_its_place(value: object, way_out: str) -> None:
+    with pytest.raises(ToolError, match=re.escape(way_out)):
+        to_json(value)
 
 
 def test_a_failure_has_the_details_of_its_tool_error() -> None:
