@@ -38,6 +38,7 @@ CAUSES = {
         6,
         "parameter 'connection' has a type that JSON cannot fill",
     ),
+    "exits_told.py": ("", "broken", 5, "called sys.exit(1) while it was loaded\nTOKEN is required"),
     "exits.py": ("", "broken", 3, "called sys.exit('nothing to do here') while it was loaded"),
     "exits_hard.py": (
         "",

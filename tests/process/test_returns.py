@@ -77,12 +77,13 @@ MISTAKES = {
     "an_error": "it went wrong",
 }
 
+ACT = ", raised in line 27 of raises.py: raise error"
 RAISED = {
     "tool_error": "unknown sku X; known: A, B",
     "tool_error_with_a_lock": "said",
     "with_paths": "FileNotFoundError: [Errno 2] No such file or directory: '…/token.txt'",
     "a_chain": "ValueError: second\ncaused by KeyError: 'first'",
-    "without_a_message": "ValueError",
+    "without_a_message": f"ValueError{ACT}",
     "several_lines": "ValueError: first line\nsecond line",
     "a_group": "ValueError: the first of them\nKeyError: 'k'",
     "silent": "Silent: (its message cannot be shown)",
@@ -91,12 +92,12 @@ RAISED = {
     "exit_0": "the tool called sys.exit(0); a tool ends with its result: return it",
     "exit_3": "the tool called sys.exit(3); a tool ends with its result: return it",
     "exit_with_a_word": "the tool called sys.exit('enough'); a tool ends with its result: return it",
-    "keyboard_interrupt": "KeyboardInterrupt",
-    "generator_exit": "GeneratorExit",
+    "keyboard_interrupt": f"KeyboardInterrupt{ACT}",
+    "generator_exit": f"GeneratorExit{ACT}",
     "cancelled": "CancelledError: by the tool itself",
     "recursion": "RecursionError: maximum recursion depth exceeded",
-    "memory": "MemoryError",
-    "not_that_much_memory": "MemoryError",
+    "memory": f"MemoryError{ACT}",
+    "not_that_much_memory": 'MemoryError, raised in line 64 of raises.py: "not_that_much_memory": lambda: bytearray(2**62),',
 }
 
 

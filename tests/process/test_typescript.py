@@ -411,6 +411,14 @@ BROKEN = [
     ('import x from "left-pad/deep"\nexport default x', "bun add --ignore-scripts left-pad ", 0),
     ('import x from "./gone"\nexport default x', "gone", 0),
     ("process.exit(4)", "process.exit(4)", 0),
+    ('console.error("TOKEN is required")\nprocess.exit(1)', "called process.exit(1)\nTOKEN is required", 2),
+    ("export default class Counter { execute() {} }", "export default new Counter(…)", 0),
+    ("export default async () => 'done'", "export default tool({ description, args, execute })", 0),
+    (
+        'import { b } from "./_late"\nexport const a = { description: b, execute() {} }',
+        "If two files import each other, use what is imported in a function",
+        1,
+    ),
 ]
 
 
@@ -427,6 +435,7 @@ async def test_a_file_that_cannot_be_loaded_is_a_problem_that_says_why(daemon: R
         daemon,
         none_ts="export const a = 1",
         bad_ts="export default { description: 'x', args: 5, execute() {} }",
+        _late_ts=f'import {{ a }} from "./n{len(BROKEN) - 1}"\nexport const b = a.description',
         **{
             f"{name}_ts": f"export default {{ description: 'x', args: {{}}, {name}: [], execute() {{}} }}"
             for name in OF_CONFIGURATION
@@ -455,7 +464,7 @@ async def test_a_file_that_is_never_loaded_is_a_problem_at_its_deadline(daemon: 
     async with daemon.connect() as session:
         await session.described()
         spins, waits = sorted(session.catalog.problems, key=lambda problem: problem.path)
-        assert "still loading after 2 s" in waits.message
+        assert "still loading after 2 s: an `await` outside of every function" in waits.message
         assert "it does not stop" in spins.message
 
 

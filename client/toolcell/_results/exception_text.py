@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any, cast
 
 from toolcell._results.errors import ToolError
@@ -26,6 +27,7 @@ LEAVES_MAX = 5
 CAUSES_MAX = 3
 LINES_MAX = 5
 MESSAGE_LINES_MAX = 20
+_PYTHON = os.path.dirname(os.__file__) + os.sep
 _ADDRESS = "    For further information visit https://errors.pydantic.dev/"
 LINE_MAX = 200
 PRINTED_MAX = 8 * LINES_MAX * LINE_MAX
@@ -107,7 +109,39 @@ def _line(error: BaseException, first: str, roots: Sequence[str]) -> str:
         return whole(f"the tool called sys.exit({_code(error)}); a tool ends with its result: return it")
     name = type(error).__qualname__
     line = redacted(whole(first.strip()[: 8 * DESCRIPTION_CHARACTERS_MAX]), roots)
-    return _cut(f"{name}: {line}" if line else name)
+    return _cut(f"{name}: {line}" if line else f"{name}{_raised_by(error, roots)}")
+
+
+def _raised_by(error: BaseException, roots: Sequence[str]) -> str:
+    """What raised an exception without a message, as `assert` does: the line of the tool's own code; "" where none is known."""
+    import linecache  # for these alone
+
+    own: FrameType | None = None
+    line, entry = 0, error.__traceback__
+    while entry is not None:
+        if _is_own(entry.tb_frame):
+            own, line = entry.tb_frame, entry.tb_lineno
+        entry = entry.tb_next
+    if own is None:
+        return ""
+    file = own.f_code.co_filename
+    try:
+        text = linecache.getline(file, line, own.f_globals).strip()
+    except Exception:  # noqa: BLE001  a loader of the tool's may raise anything
+        return ""
+    return (
+        f", raised in line {line} of {os.path.basename(file)}: {redacted(whole(text[:LINE_MAX]), roots)}"
+        if text
+        else ""
+    )
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether code is that of a tool, and not of Python, of a package or of ours."""
+    file, module = frame.f_code.co_filename, frame.f_globals.get("__name__")
+    if not os.path.isabs(file) or "site-packages" in file or file.startswith(_PYTHON):
+        return False
+    return not isinstance(module, str) or module.partition(".")[0] not in ("toolcell", "toolcelld")
 
 
 def redacted(text: str, roots: Sequence[str] = ()) -> str:

@@ -33,6 +33,7 @@ from toolcelld.protocol.messages import (
 logger = logging.getLogger(__name__)
 
 ECHO_CHARACTERS_MAX: Final = 200
+ECHO_LINES_MAX: Final = 5
 LOAD_GRACE_SECONDS: Final = 1.0
 """After loading was aborted, for the worker's report of the line that it had reached."""
 LOADING: Final = 0
@@ -169,7 +170,11 @@ class Startup:
                 self._remaining -= len(payload)
                 self._finish_if_complete(cell)
             case BrokenMessage():
-                self.fail(StartFailed(message.stage, message.message, message.line, message.module))
+                text = message.message
+                if message.stage == "exit":  # a program prints why before it exits
+                    cell.stdio.drain()
+                    text = "\n".join([text, *_last_lines(cell.stdio.tail("stderr"))])
+                self.fail(StartFailed(message.stage, text, message.line, message.module))
             case FailedMessage():
                 self.fail(StartFailed("setup", f"sandbox_setup_failed: {message.message}"))
             case _:
@@ -223,5 +228,10 @@ def _exit_failure(cell_exit: CellExit) -> StartFailed:
     )
     if cell_exit.status is None:
         description = "the process was lost"
-    lines = [line[:200] for line in cell_exit.stderr.strip().splitlines() if line.strip()][-5:]
+    lines = _last_lines(cell_exit.stderr)
     return StartFailed("exit", "\n".join([f"{description} while it was loaded", *lines]))
+
+
+def _last_lines(printed: str) -> list[str]:
+    lines = [line[:ECHO_CHARACTERS_MAX] for line in printed.splitlines() if line.strip()]
+    return lines[-ECHO_LINES_MAX:]

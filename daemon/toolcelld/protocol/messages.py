@@ -108,7 +108,7 @@ Figure: TypeAlias = Annotated[float, Strict(), BeforeValidator(_none_beyond)]
 
 Kind: TypeAlias = Literal["ok", "tool_error", "invalid_arguments", "denied", "aborted", "internal"]
 RaisedLimit: TypeAlias = Literal["open_files", "file_size", "disk", "processes"]
-Stage: TypeAlias = Literal["syntax", "import", "describe"]
+Stage: TypeAlias = Literal["syntax", "import", "exit", "describe"]
 
 
 # From the daemon to a worker

@@ -40,6 +40,35 @@ def test_class_and_message_are_what_the_model_reads() -> None:
     assert describe_exception(KeyError("x")) == "KeyError: 'x'"
 
 
+def test_an_exception_without_a_message_has_the_line_that_raised_it() -> None:
+    def check(found: int) -> None:
+        assert not found
+
+    with pytest.raises(AssertionError) as caught:
+        check(3)
+    caught.value.args = ()
+    line = check.__code__.co_firstlineno + 1
+    assert (
+        describe_exception(caught.value)
+        == f"AssertionError, raised in line {line} of test_redaction.py: assert not found"
+    )
+    with pytest.raises(StopIteration) as stopped:
+        next(iter(()))
+    assert "next(iter(()))" in describe_exception(stopped.value)
+
+
+def test_the_line_that_raised_is_not_read_by_code_that_fails_or_forges_it() -> None:
+    class Loader:
+        def get_source(self, name: str) -> str:
+            raise OSError(name)
+
+    names = {"__name__": "tool", "__loader__": Loader(), "__spec__": None}
+    with pytest.raises(ValueError) as caught:  # it has no message
+        exec(compile("raise ValueError", "/nowhere/tool.py", "exec"), names)
+    assert describe_exception(caught.value).startswith("ValueError")
+    assert "/nowhere" not in describe_exception(caught.value)
+
+
 def test_a_line_has_at_most_512_characters_and_a_description_2000() -> None:
     description = describe_exception(ValueError("x" * 10_000_000))
     assert len(description) == 512

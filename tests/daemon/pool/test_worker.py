@@ -47,6 +47,7 @@ class FakeCell:
         self.is_ending = False
         self._worker = worker
         self.tails: dict[str, bytes] = {}
+        self.tail = {"stderr": "\n".join(map(str, range(9)))}.__getitem__
 
     def send(self, message: ToWorker, payload: bytes = b"") -> None:
         self.sent.append(message.type)
@@ -151,7 +152,10 @@ JSON: st.SearchStrategy[Any] = (
 
 
 CAUSES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-    {"stage": st.sampled_from(["syntax", "import", "describe"]), "message": st.text() | st.just("a\ud800")},
+    {
+        "stage": st.sampled_from(["syntax", "import", "exit", "describe"]),
+        "message": st.text() | st.just("a\ud800"),
+    },
     optional={"line": st.integers(0, 2**31 - 1), "module": st.text(max_size=300)},
 )
 
@@ -196,3 +200,9 @@ async def test_a_worker_that_the_daemon_ends_in_its_call_has_not_crashed(
     await asyncio.sleep(0)
     assert worker.state is WorkerState.DEAD
     assert (worker.crash_cause, bool(worker.certificate)) == (cause, bool(cause))
+
+
+async def test_what_a_file_printed_before_it_ended_its_process_is_told() -> None:
+    with pytest.raises(StartFailed) as caught:
+        await start(Frame({"type": "broken", "stage": "exit", "message": "called exit(1)"}, b""))
+    assert caught.value.message.splitlines() == ["called exit(1)", *map(str, range(4, 9))]

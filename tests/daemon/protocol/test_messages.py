@@ -146,7 +146,7 @@ def test_an_unknown_field_is_ignored(vector: dict[str, Any]) -> None:
         ("hello", "protocol", [0, 2], [1]),
         ("hello", "pid", [-1, 2**31], [0, 2**31 - 1]),
         ("loaded", "layers", [["x"] * 33], [["x"] * 32, []]),
-        ("broken", "stage", ["start", ""], ["syntax", "import", "describe"]),
+        ("broken", "stage", ["start", ""], ["syntax", "import", "exit", "describe"]),
         ("broken", "line", [-1, 2**31], [0, 2**31 - 1]),
         ("result", "seq", [-1, 2**63], [0, 2**63 - 1]),
         ("result", "kind", ["timed_out", "", "OK"], ["ok", "denied", "aborted", "internal"]),

@@ -56,6 +56,9 @@ function probable(source, libraries, exported) {
         return /\bexport\s+(type|interface|declare)\b/.test(source)
             ? `it only declares types\n${HELPER}`
             : `it exports nothing\n${MAKE}\n${HELPER}`;
+    const shape = names.find((name) => isFunction(name) && "execute" in Object(exported[name].prototype));
+    if (shape !== undefined)
+        return `its export ${shape} is a class, and an object of it may be a tool\nExport one: export default new ${String(exported[shape].name).replace(/^(default)?$/, "Tool")}(…)\n${HELPER}`;
     const more = names.length > NAMES_SHOWN_MAX ? ` and ${names.length - NAMES_SHOWN_MAX} more` : "";
     return `none of its exports is a tool: ${names.slice(0, NAMES_SHOWN_MAX).join(", ")}${more}\n${MAKE}\n${HELPER}`;
 }

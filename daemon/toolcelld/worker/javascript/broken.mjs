@@ -45,8 +45,15 @@ export function brokenBy(thrown, file, content) {
     broken.line = isOwn ? line : leading === undefined ? 0 : linesTo(content, leading.at).length;
     const [first, ...rest] = (place.message ?? text).split("\n");
     const where = isOwn || first.includes(place.file) ? "" : ` in ${place.file} line ${line}`;
-    broken.message = [first + where, ...rest, ...marks].join("\n");
+    const said = where ? first.replace(/\.$/, "") + where : first;
+    broken.message = [said, ...rest, ...marks, ...circular(thrown)].join("\n");
     return broken;
+}
+
+/** What to do where a module uses another one that has not run yet, as that one imports it. */
+function circular(thrown) {
+    const isEarly = isA(thrown, ReferenceError) && /before initialization/.test(String(property(thrown, "message")));
+    return isEarly ? ["If two files import each other, use what is imported in a function, or put it into a third file."] : [];
 }
 
 /** The place of what an engine cannot read. */

@@ -33,6 +33,9 @@ const NOTHING = Buffer.alloc(0);
 const ENGINE = process.versions.bun ? `bun ${process.versions.bun}` : `node ${process.versions.node}`;
 const exit = process.exit.bind(process);
 
+/** What `process.exit` throws. */
+class Exited extends Error {}
+
 class Worker {
     #layers;
     #packages; // the directories of packages that were installed for the file
@@ -44,6 +47,7 @@ class Worker {
     #call = null; // the running one
     #highest = -1; // of the numbers that were aborted
     #loading = deferred(); // rejected when loading is aborted
+    #waits = "an `await` outside of every function, in the file or in what it imports, has not ended; await in execute()";
     #spoiled = 0; // what went wrong outside of a call, or goes on after one
     #baseline = 0; // what the file itself has left running
     #state; // that every call begins with
@@ -55,7 +59,7 @@ class Worker {
         this.#packages = packages;
         this.#loading.promise.catch(() => {});
         process.exit = (status) => {
-            throw new Error(`called process.exit(${status ?? ""})`);
+            throw new Exited(`called process.exit(${status ?? ""})`);
         };
         process.on("uncaughtException", (error) => this.#onStray(error, true));
         process.on("unhandledRejection", (error) => this.#onStray(error, false));
@@ -96,7 +100,7 @@ class Worker {
 
     #onAbort(number, reason) {
         this.#highest = Math.max(this.#highest, number);
-        if (number === LOADING) this.#loading.reject(new Error(`still loading after ${reason}`));
+        if (number === LOADING) this.#loading.reject(new Error(`still loading after ${reason}: ${this.#waits}`));
         const call = this.#call;
         if (call === null || call.sequence > number || call.aborted) return;
         call.abort(reason);
@@ -119,8 +123,11 @@ class Worker {
                     `${ENGINE} (${process.execPath}) is too old: tools in TypeScript and JavaScript need bun, or node ${NODE_OLDEST} or later`,
                 );
             leftovers.watch();
-            const load = async () =>
-                toolsOf(await importFile(path, Buffer.from(content), this.#packages), content.toString(), path, stem, describe);
+            const load = async () => {
+                const exported = await importFile(path, Buffer.from(content), this.#packages);
+                this.#waits = "what the file exports has not returned its tools";
+                return toolsOf(exported, content.toString(), path, stem, describe);
+            };
             process.chdir(this.#importedIn);
             const found = await Promise.race([load(), this.#loading.promise]);
             // Unless the file has changed to another one itself.
@@ -136,10 +143,12 @@ class Worker {
             const answer = describe ? described(found, names) : Buffer.from('{"tools":[],"problems":[]}');
             send({ type: "loaded", layers: this.#layers }, answer);
         } catch (error) {
-            fs.writeSync(2, `${traceOf(error)}\n`);
+            const exited = error instanceof Exited; // what the file has printed says more than a trace
+            if (!exited) fs.writeSync(2, `${traceOf(error)}\n`);
             const broken = advised(brokenBy(error, path, content.toString()), path, content.toString());
             const refused = describe ? refusedAtImport(error, this.#enclosure) : "";
             if (refused) broken.message += `\n${refused}`;
+            if (exited) broken.stage = "exit";
             send(broken, NOTHING);
         }
     }

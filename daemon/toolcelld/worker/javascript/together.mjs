@@ -33,7 +33,7 @@ export async function* exportedTogether(exported, source, isTool, isHalf, pendin
             const several = severalOf(made, isTool);
             if (several === null)
                 throw new TypeError(
-                    `${export_}() returned ${made === null ? "null" : typeof made}; a factory returns a tool, or several in a list or an object`,
+                    `${export_}() returned ${made === null ? "null" : typeof made}; a factory returns a tool, or several in a list or an object; for a tool that does what it does: export default tool({ description, args, execute })`,
                 );
             for (const [name, tool] of several) {
                 if (isTool(tool)) yield [name, tool, true];

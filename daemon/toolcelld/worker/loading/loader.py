@@ -122,7 +122,7 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
         raise Broken("syntax", f"{error.msg}{location}{_marked(error)}{_of_notebook(error)}", line) from None
     except SystemExit as error:
         cause = f"called sys.exit({error.code!r}) while it was loaded"
-        raise _not_run(source, cause, error, told="") from None
+        raise _not_run(source, cause, error, stage="exit") from None
     except ImportError as error:
         cause, missing = _not_imported(source, error)
         raise _not_run(source, cause, error, module=missing, unfinished=False) from error
@@ -188,7 +188,7 @@ def _not_run(
     *,
     module: str = "",
     unfinished: bool = True,
-    told: str | None = None,
+    stage: Stage = "import",
 ) -> Broken:
     """Return what keeps a file from having tools: first that it would have none, as a package would be installed in vain."""
     from toolcell._authoring.absence import absence_in_any_case
@@ -197,8 +197,8 @@ def _not_run(
     if said := absence_in_any_case(source.content, source.stem, unfinished=unfinished):
         place = f"line {line} cannot be run" if line else "it cannot be loaded"
         cause, line, module = f"it has no tool: {said}\nBesides, {place}: {cause}", 0, ""
-    told = traceback_text(error) if told is None else told
-    return Broken("import", cause, line, module=module, traceback_text=told)
+    told = "" if stage == "exit" else traceback_text(error)  # what the file has printed says more
+    return Broken(stage, cause, line, module=module, traceback_text=told)
 
 
 def _load_plugin(source: ToolSource, describe: bool, project: tuple[str, str]) -> Exports:  # noqa: ARG001  as the other

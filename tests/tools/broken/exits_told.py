@@ -1,0 +1,5 @@
+import sys
+
+if True:
+    print("TOKEN is required", file=sys.stderr)
+    sys.exit(1)
