@@ -170,7 +170,7 @@ def _verdict(names: Sequence[str], problems: Sequence[str], project: str) -> Ver
             if TYPED.match(line) or not line.startswith(
                 "  "
             ):  # else the line of a mistake, or a part of an example
-                (causes if line.startswith(BESIDES) else advice).append(line.strip())
+                (causes if line.startswith(BESIDES) else advice).append(BEHIND.sub("", line.strip()))
     works = f"{len(names)} tool{'s' if len(names) > 1 else ''}" if names else ""
     said = ". ".join(filter(None, [works, *dict.fromkeys(causes)]))
     typed = [line.removeprefix("# ") for line in advice if TYPED.match(line)]
