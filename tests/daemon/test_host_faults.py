@@ -20,8 +20,10 @@ from typing import Any, NoReturn, TypeAlias, cast
 
 import pytest
 
+from toolcelld import daemon as daemon_module
 from toolcelld import server
 from toolcelld.calls import limit_monitor
+from toolcelld.calls.functions import definitions as definitions_module
 from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.limit_monitor import LimitMonitor
 from toolcelld.catalog import directory as watched_directory
@@ -231,16 +233,18 @@ async def installed_packages(_: asyncio.TaskGroup, __: Path, patch: pytest.Monke
     assert packaged.packaged_tools(()) == ()
 
 
-async def cell_of_a_description(_: asyncio.TaskGroup, __: Path, ___: pytest.MonkeyPatch) -> None:
-    daemon = SimpleNamespace(services=SimpleNamespace(ruleset=SimpleNamespace(describing=fail)))
+async def cell_of_a_description(_: asyncio.TaskGroup, __: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(daemon_module, "cell_of_description", fail)
+    daemon = SimpleNamespace(services=SimpleNamespace(ruleset=None))
     description = await Daemon.describe(cast("Daemon", daemon), FILE)
     assert description.broken is not None
     assert "cannot be read" in description.broken.message
 
 
-async def cell_of_a_definition(_: asyncio.TaskGroup, __: Path, ___: pytest.MonkeyPatch) -> None:
+async def cell_of_a_definition(_: asyncio.TaskGroup, __: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(definitions_module, "cell_of_description", fail)
     hook = Hook("h", HookSection(file="/t.py"), FILE, {"definition": "definition"})
-    ruleset = SimpleNamespace(hooks=(hook,), describing=fail)
+    ruleset = SimpleNamespace(hooks=(hook,))
     found = await Definitions(cast("Pool", None), lambda: cast("Any", ruleset)).changed(Catalog("/d"))
     assert ["changes no definitions" in problem.message for problem in found.problems] == [True]
 

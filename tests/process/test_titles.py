@@ -24,8 +24,11 @@ TOOL = """
 
 
 def title(process: psutil.Process) -> str:
-    """What is shown of a process; the kernel pads it."""
-    return "".join(process.cmdline()).rstrip("\0")
+    """What is shown of a process, nothing once it has ended; the kernel pads it."""
+    try:
+        return "".join(process.cmdline()).rstrip("\0")
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def titled(daemon: RunningDaemon, wanted: str) -> list[psutil.Process]:

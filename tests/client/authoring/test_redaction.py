@@ -57,10 +57,19 @@ def test_an_exception_without_a_message_has_the_line_that_raised_it() -> None:
     assert "next(iter(()))" in describe_exception(stopped.value)
 
 
-def test_the_line_that_raised_is_not_read_by_code_that_fails_or_forges_it() -> None:
+def test_the_line_is_one_of_the_tool_where_a_package_raised_it() -> None:
+    names: dict[str, Any] = {}
+    exec(compile("def fails():\n    raise ValueError", "/lib/site-packages/package.py", "exec"), names)
+    with pytest.raises(ValueError) as caught:  # it has no message
+        names["fails"]()
+    assert describe_exception(caught.value).endswith('of test_redaction.py: names["fails"]()')
+
+
+@pytest.mark.parametrize("failure", [OSError, RuntimeError])
+def test_the_line_that_raised_is_not_read_by_code_that_fails_or_forges_it(failure: type[Exception]) -> None:
     class Loader:
         def get_source(self, name: str) -> str:
-            raise OSError(name)
+            raise failure(name)
 
     names = {"__name__": "tool", "__loader__": Loader(), "__spec__": None}
     with pytest.raises(ValueError) as caught:  # it has no message

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from toolcelld import daemon as daemon_module
 from toolcelld.catalog.describing.description import BrokenFile, Description
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.daemon import Daemon
@@ -152,7 +153,9 @@ async def test_no_turn_is_kept_for_ever() -> None:
             gc.collect()  # a future and its shield hold each other
 
 
-async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads() -> None:
+async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Both can ask the inspector, which may take a second."""
     seen: list[str] = []
     spec = SimpleNamespace(interpreter=None)
@@ -165,12 +168,10 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
         return Description(broken=BrokenFile("import", "no module", missing_module="numpy"))
 
     class Ruleset:
-        def describing(self, _: ToolFile) -> Any:
-            return looked(spec)
-
         def remedy(self, *_: object) -> str:
             return looked("install it")  # type: ignore[no-any-return]
 
+    monkeypatch.setattr(daemon_module, "cell_of_description", lambda *_: looked(spec))
     services = SimpleNamespace(ruleset=Ruleset(), describer=SimpleNamespace(describe=describe))
     file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
     described = await Daemon.describe(cast("Daemon", SimpleNamespace(services=services)), file)
