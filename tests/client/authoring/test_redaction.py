@@ -73,7 +73,7 @@ def test_the_line_that_raised_is_not_read_by_code_that_fails_or_forges_it(failur
 
     names = {"__name__": "tool", "__loader__": Loader(), "__spec__": None}
     with pytest.raises(ValueError) as caught:  # it has no message
-        exec(compile("raise ValueError", "/nowhere/tool.py", "exec"), names)
+        exec(compile("raise ValueError", f"/nowhere/{failure.__name__}.py", "exec"), names)
     assert describe_exception(caught.value).startswith("ValueError")
     assert "/nowhere" not in describe_exception(caught.value)
 
