@@ -44,7 +44,7 @@ for piece in pieces:
     for kind in {method if method in kinds else "other" for method in methods}:
         for size in (*sizes, *[2**20][: megabyte and len(piece) == 1]):  # the slow ones are seen before they take long
             taken = seconds(kinds[kind], (piece * (size // len(piece))))
-            if taken > 0.2 + size * 2e-6:
+            if taken > 0.05 + size * 2e-6:
                 sys.exit(f"{kind} of {piece!r} * {size // len(piece)} takes {taken:.2f} s")
             if not megabyte and taken < 0.001:  # less than the eight million pairs of 4096 letters take
                 break

@@ -183,7 +183,7 @@ def test_a_changed_file_is_tools_or_problems_and_the_others_work(
         *_, last = ask(channel, token, "CallTool", request, pb.CallToolResponse)
     assert [tool.name for tool in found.catalog.tools if Path(tool.path).name == "good.py"] == ["good"]
     for problem in found.catalog.problems:
-        assert problem.reason in {"broken", "rejected", "shadowed", "stale"}
+        assert problem.reason in {"broken", "rejected", "shadowed", "stale", "unused"}
         assert problem.message
         assert "a bug" not in problem.message
     known = {Path(one.path).name for one in (*found.catalog.tools, *found.catalog.problems)}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
+import psutil
 import pytest
-from tests.cli.conftest import Project
+from tests.cli.conftest import SECONDS_MAX, Project
 
 
 @pytest.mark.slow
@@ -84,7 +87,21 @@ def test_leaving_a_private_daemon_at_once_leaves_nothing_either(project: Project
         screen.until("aborting")
         screen.type("\x03")
         assert screen.end() == 130
+    deadline = time.monotonic() + SECONDS_MAX
+    while private_daemons(project):  # it was left at once, and ends by itself
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     assert [name for name in os.listdir(project.home) if name.startswith("toolcell-")] == []
+
+
+def private_daemons(project: Project) -> list[int]:
+    """The private daemons of the user whose home this is."""
+    found: list[int] = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if "--private" in process.cmdline() and process.environ().get("HOME") == str(project.home):
+                found.append(process.pid)
+    return found
 
 
 @pytest.mark.parametrize("words", [["version"], ["--help"], ["call", "--help"]])
