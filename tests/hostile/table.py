@@ -491,7 +491,7 @@ def _attacks() -> tuple[Attack, ...]:
         "resources",
         ("swarm", survived, in_sessions),
         ("take_timers", returned("it has thousands")),
-        ("fill_inodes", survived, {"not_prevented": {"none": SHARED_TEMPORARY}, "limits": {"disk": "16MiB"}, "endings": "limit_exceeded/disk tool_error"}),
+        ("fill_inodes", survived, {"not_prevented": {"none": SHARED_TEMPORARY}, "limits": {"disk": "4MiB"}, "endings": "limit_exceeded/disk tool_error"}),
         ("memory_in_detached_segments", survived, {**memory, "not_prevented": {"none": BETWEEN_LOOKS}, "endings": "limit_exceeded/memory tool_error"}),
         root="differs",
     )  # fmt: skip

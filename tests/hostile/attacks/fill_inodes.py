@@ -15,7 +15,7 @@ signal.alarm(20)
 @tool
 def fill_inodes(target: dict[str, Any]) -> str:
     with tempfile.TemporaryDirectory() as directory:
-        for number in range(20_000):
+        for number in range(6_000):
             os.close(os.open(f"{directory}/{number}", os.O_CREAT | os.O_WRONLY))
         time.sleep(2)
         Path("survived").touch()
