@@ -7,7 +7,7 @@ import contextlib
 import signal
 import sqlite3
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -185,14 +185,15 @@ async def test_a_command_that_follows_goes_on_with_the_next_daemon(
     daemon = make_daemon()
     daemon.launch()
     command = (sys.executable, "-m", "toolcell.cli", "events", "--follow", "--socket", daemon.socket)
-    following = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+    following = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
     assert following.stdout is not None
+    assert following.stderr is not None
     try:
         async with asyncio.timeout(90):
             while b"daemon.started" not in await following.stdout.readline():
                 pass
             daemon.stop(signal.SIGKILL)
-            await asyncio.sleep(2)  # some looks for one, in vain
+            assert b"waiting for the next one" in await following.stderr.readline()
             daemon.launch()
             told = b""
             while b"daemon.started" not in told:

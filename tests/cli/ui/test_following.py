@@ -15,6 +15,7 @@ from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.following import LATEST_MAX, OVERLAP, Seen, followed
 from toolcell.client import Refused, Unavailable
 from toolcell.client.errors import Code, Refusal
+from toolcell_proto.v1 import operator_pb2 as op
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -105,14 +106,18 @@ async def test_a_daemon_that_goes_on_refusing_ends_it(monkeypatch: pytest.Monkey
 
 def test_what_was_told_is_known_and_the_next_daemon_is_asked_from_a_little_before() -> None:
     seen = Seen()
-    assert seen.since is None
+    asked = op.ListCallsRequest(tool="t", limit=5)
+    asked.until.FromDatetime(NOW)
+    assert seen.wanted(asked) == asked
     assert [seen.is_new(NOW + timedelta(seconds=at), key) for at, key in ((5, "a"), (3, "b"), (5, "a"))] == [
         True,
         True,
         False,
     ]
     assert seen.is_new(None, "without a time")
-    assert seen.since == NOW + timedelta(seconds=5) - OVERLAP
+    wanted = op.ListCallsRequest(tool="t", limit=LATEST_MAX)
+    wanted.since.FromDatetime(NOW + timedelta(seconds=5) - OVERLAP)
+    assert seen.wanted(asked) == wanted
 
 
 def test_what_is_known_has_a_bound() -> None:

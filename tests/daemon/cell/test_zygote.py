@@ -75,7 +75,6 @@ async def test_requests_that_a_silent_zygote_has_left_open_replace_that_one_alon
     try:
         silent = await zygote.start()
         first = asyncio.create_task(zygote.spawn([0], enclosure="baseline"))
-        await asyncio.sleep(0.1)
         second = asyncio.create_task(silent.spawn([0], enclosure="baseline"))
         with pytest.raises(ZygoteEnded, match=r"within 0\.2 s; the zygote is replaced"):
             await first

@@ -13,12 +13,14 @@ from typing import Final, TypeVar
 
 from toolcell.client import Refused, Unavailable
 from toolcell.client._transport.operator import Operator
+from toolcell_proto.v1 import operator_pb2 as op
 
 from .connect import CommandContext, operator
 from .exit_codes import Failure
 from .terminal import Terminal
 
 T = TypeVar("T")
+R = TypeVar("R", op.ListCallsRequest, op.ListEventsRequest)
 
 UNREACHABLE: Final = "unreachable"
 """The reason for which a request has no answer where its daemon ends, or is about to serve."""
@@ -70,10 +72,15 @@ class Seen:
         self._latest: dict[Hashable, None] = {}
         self._last: datetime | None = None
 
-    @property
-    def since(self) -> datetime | None:
-        """From when on the next daemon is asked; None before the first answer."""
-        return self._last - OVERLAP if self._last is not None else None
+    def wanted(self, request: R) -> R:
+        """Return what a daemon is asked for: the request, or what it would list since a little before the last answer."""
+        wanted = type(request)()
+        wanted.CopyFrom(request)
+        if self._last is not None:
+            wanted.since.FromDatetime(self._last - OVERLAP)
+            wanted.ClearField("until")
+            wanted.limit = LATEST_MAX
+        return wanted
 
     def is_new(self, time: datetime | None, known: Hashable) -> bool:
         """Return whether something is told for the first time.

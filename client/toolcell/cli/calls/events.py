@@ -13,7 +13,7 @@ from typing import Any
 from toolcell.cli._ui.answers import say_fault_of_records
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit
-from toolcell.cli._ui.following import LATEST_MAX, Seen, followed
+from toolcell.cli._ui.following import Seen, followed
 from toolcell.cli._ui.format import clean, time_ago, time_of
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.prose import print_prose
@@ -71,18 +71,12 @@ async def _follow(context: CommandContext, request: op.ListEventsRequest) -> Exi
     seen = Seen()
 
     def watch(client: Operator) -> AsyncIterator[op.WatchEventsResponse]:
-        earlier = op.ListEventsRequest()
-        earlier.CopyFrom(request)
-        if seen.since is not None:
-            earlier.since.FromDatetime(seen.since)
-            earlier.ClearField("until")
-            earlier.limit = LATEST_MAX
         watched = op.WatchEventsRequest(
             type=request.type,
             session_id=request.session_id,
             tool=request.tool,
             recorded=True,
-            earlier=earlier,
+            earlier=seen.wanted(request),
         )
         return client.watch(client.operator.WatchEvents, watched)
 

@@ -21,7 +21,7 @@ from toolcell.cli._ui.answers import (
 )
 from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
-from toolcell.cli._ui.following import LATEST_MAX, Seen, followed
+from toolcell.cli._ui.following import Seen, followed
 from toolcell.cli._ui.format import ago, clean, time_ago, time_of
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.streams import print_json
@@ -78,13 +78,8 @@ async def _follow(context: CommandContext, request: op.ListCallsRequest) -> Exit
     seen = Seen()
 
     def watch(client: Operator) -> AsyncIterator[op.FollowCallsResponse]:
-        wanted = op.ListCallsRequest()
-        wanted.CopyFrom(request)
-        if seen.since is not None:
-            wanted.since.FromDatetime(seen.since)
-            wanted.ClearField("until")
-            wanted.limit = LATEST_MAX
-        return client.watch(client.operator.FollowCalls, op.FollowCallsRequest(filter=wanted))
+        wanted = op.FollowCallsRequest(filter=seen.wanted(request))
+        return client.watch(client.operator.FollowCalls, wanted)
 
     async for ended in followed(context, watch):
         call = ended.call
