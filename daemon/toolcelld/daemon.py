@@ -33,7 +33,8 @@ from toolcelld.cell.kernel_log import KernelLog
 from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
 from toolcelld.cell.zygote import Zygote
 from toolcelld.config.last_good import FLAG, load_and_keep, recall
-from toolcelld.config.load import Config, changed_keys, dotted, load
+from toolcelld.config.load import Config, changed_keys, load
+from toolcelld.config.mistakes import dotted
 from toolcelld.environments.builder import BuildError, Environments
 from toolcelld.environments.engine import ENGINES, engine_here
 from toolcelld.environments.kept import Kept, Place

@@ -107,7 +107,7 @@ def _run(
         _log_to_stderr(verbose=arguments.verbose)
         with older_pollers():
             from toolcelld.config.last_good import advice
-            from toolcelld.config.load import ConfigError
+            from toolcelld.config.mistakes import ConfigError
             from toolcelld.daemon import DaemonOptions
             from toolcelld.server import run
 

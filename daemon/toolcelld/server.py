@@ -30,7 +30,7 @@ from toolcell_proto.v1 import operator_pb2_grpc, toolcell_pb2_grpc
 from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.processes import processes
-from toolcelld.config.load import ConfigError
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.daemon import Daemon, DaemonOptions
 from toolcelld.event_log import EventLogHandler, FloodFilter
 from toolcelld.files import looks

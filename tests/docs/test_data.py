@@ -16,7 +16,8 @@ from toolcell import _paths
 from toolcell._plugins.load import read as read_plugin
 from toolcell._plugins.models import Handler
 from toolcell.cli.adapters.mcp_install.hosts import HOSTS
-from toolcelld.config.load import Config, ConfigError, load
+from toolcelld.config.load import Config, load
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.config.project_file import parse
 from toolcelld_cluster.configuration import FileError
 from toolcelld_cluster.configuration import load as load_placement

@@ -270,7 +270,8 @@ async def test_an_address_in_use_costs_the_metrics_and_no_call(
     ["0.0.0.0:9464", "192.0.2.1:80", ":9464", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "/" + "x" * 200],
 )
 def test_only_addresses_of_this_machine_are_taken(listen: str, tmp_path: Path) -> None:
-    from toolcelld.config.load import ConfigError, load
+    from toolcelld.config.load import load
+    from toolcelld.config.mistakes import ConfigError
 
     path = tmp_path / "config.toml"
     path.write_text(f'[metrics]\nlisten = "{listen}"\n')

@@ -17,7 +17,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from toolcell import _paths
-from toolcelld.config.load import ConfigError, Mistake, load, shown
+from toolcelld.config.load import load
+from toolcelld.config.mistakes import ConfigError, Mistake, shown
 
 __all__ = ["Change", "edit", "edit_all", "replace_item"]
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from toolcell import _paths
-from toolcelld.config.load import FILE_BYTES_MAX, Config, ConfigError, Mistake, load, read_file
+from toolcelld.config.load import FILE_BYTES_MAX, Config, load, read_file
+from toolcelld.config.mistakes import ConfigError, Mistake
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 NAME: Final = "last-good.json"

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from toolcell import _paths
-from toolcelld.config.load import ConfigError, Mistake, dotted, shown
+from toolcelld.config.mistakes import ConfigError, Mistake, dotted, shown
 from toolcelld.config.permissions import Stricter, stricter_rules
 from toolcelld.config.schema import Hosts, LimitKeys, Names, SecretNames, Section, strings
 from toolcelld.environments.requirements import RequirementsError, checked

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from toolcelld.config.load import dotted
+from toolcelld.config.mistakes import dotted
 
 __all__ = ["CONFIG_FILE", "set_command"]
 

@@ -15,9 +15,10 @@ from toolcell import _paths
 from toolcell._units import show_bytes, show_seconds
 from toolcelld.config.enforcement import enforced_by
 from toolcelld.config.lines import KeyLines
-from toolcelld.config.load import BUILT_IN_SOURCES, Config, ConfigError, dotted, load
+from toolcelld.config.load import Config, load
+from toolcelld.config.mistakes import ConfigError, dotted
 from toolcelld.config.permissions import Rules
-from toolcelld.config.schema import ConfigFile, EnforceSection, LimitKeys, Section
+from toolcelld.config.schema import BUILT_IN_SOURCES, ConfigFile, EnforceSection, LimitKeys, Section
 from toolcelld.files.toml import parse_toml
 
 __all__ = ["report"]

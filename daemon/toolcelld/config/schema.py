@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal, Self, TypeAlias, cast, get_args
+from typing import Annotated, Final, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -67,6 +67,9 @@ OnAbort = Literal["replace", "keep"]
 PackName = Literal["builtin", "squad"]
 PACKS: tuple[PackName, ...] = get_args(PackName)
 """The packs of tools that ship with Toolcell; each is a source of that name."""
+PROJECT: Final = "project"
+"""The source of the tools of projects; every other one is the user's own."""
+BUILT_IN_SOURCES = (PROJECT, "user", *PACKS)
 
 HOSTS_MAX = 256  # of one list; a tool that needs more needs the network
 PORTS_MAX = 64  # of one list; each is a listener in the cell

@@ -18,7 +18,7 @@ from toolcelld.catalog.discovery.project_servers import REMEDY, SERVERS_FILE
 from toolcelld.catalog.discovery.project_servers import TABLE as SHIPPED
 from toolcelld.catalog.discovery.sources import PROJECT
 from toolcelld.config.enforcement import beyond, beyond_paths
-from toolcelld.config.load import dotted
+from toolcelld.config.mistakes import dotted
 from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.resolution.access import Access
 from toolcelld.files.paths import is_below

@@ -17,7 +17,8 @@ import grpc
 
 from toolcell import _certificates
 from toolcell._extras import install_command
-from toolcelld.config.load import Config, ConfigError, Mistake
+from toolcelld.config.load import Config
+from toolcelld.config.mistakes import ConfigError, Mistake
 from toolcelld.config.schema import tcp_address
 from toolcelld.remote.tickets import KEY_BYTES_MIN
 

@@ -21,7 +21,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2_grpc
 
 from toolcell_proto.v1 import placement_pb2_grpc, toolcell_pb2_grpc
-from toolcelld.config.load import ConfigError, Mistake
+from toolcelld.config.mistakes import ConfigError, Mistake
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.looks import look

@@ -17,7 +17,7 @@ from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.catalog.promise import difference, promise_of
 from toolcelld.cell.processes.usage import resident_memory
-from toolcelld.config.load import ConfigError
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.daemon import Daemon
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.event_log import LogLine, log_place

@@ -15,7 +15,8 @@ from toolcell._authoring.tool import Limits
 from toolcell._units import format_bytes, format_seconds, optional, parse_bytes, parse_seconds
 from toolcell.cli._command_line.app import app
 from toolcell.client.limits import encode_limits
-from toolcelld.config.load import ConfigError, load
+from toolcelld.config.load import load
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.config.resolution.declaration import DeclarationError, declare
 from toolcelld.program import _parser  # pyright: ignore[reportPrivateUsage]  # the options of the program
 

@@ -14,7 +14,8 @@ from toolcelld.catalog.discovery.scan import Scan, scan
 from toolcelld.catalog.discovery.sources import sources_of
 from toolcelld.catalog.hooks import find_hooks
 from toolcelld.catalog.problem import Problem
-from toolcelld.config.load import Config, ConfigError, load
+from toolcelld.config.load import Config, load
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.config.schema import DaemonSection, HookSection, SourceSection
 
 

@@ -12,7 +12,8 @@ from toolcelld.catalog.discovery.scan import scan
 from toolcelld.catalog.discovery.servers import CommandError, Launch, launch_of, with_version
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.config.enforcement import hold
-from toolcelld.config.load import Config, ConfigError, load
+from toolcelld.config.load import Config, load
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.config.schema import EnforceSection, SourceSection
 
 

@@ -20,7 +20,8 @@ from toolcelld.config import project_file
 from toolcelld.config.edit import edit
 from toolcelld.config.enforcement import PATHS
 from toolcelld.config.hosts import covered
-from toolcelld.config.load import Config, ConfigError, load
+from toolcelld.config.load import Config, load
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.report import report
 from toolcelld.config.resolution.layers import ALLOWS

@@ -12,7 +12,7 @@ import pytest
 from toolcell import _paths
 from toolcelld.config import load as configuration
 from toolcelld.config.last_good import KEPT_BYTES_MAX, NAME, advice, load_and_keep, recall
-from toolcelld.config.load import ConfigError
+from toolcelld.config.mistakes import ConfigError
 
 
 class Place:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from toolcell._units import parse_bytes, parse_seconds, show_bytes, show_seconds
 from toolcelld.config import load as configuration
-from toolcelld.config.load import Config, ConfigError, load
+from toolcelld.config.load import Config, load
+from toolcelld.config.mistakes import MISTAKES_SHOWN_MAX, ConfigError
 
 Write = Callable[..., str]
 
@@ -253,7 +254,7 @@ def test_a_mistake_names_file_key_value_and_remedy(write: Write, text: str, mess
 def test_every_mistake_of_a_file_is_named_up_to_a_bound(write: Write) -> None:
     assert mistake(write("[max]\ncpu = -1\nidle = -1")).count("\n") == 1
     many = mistake(write("[max]\n" + "\n".join(f"x{n} = 1" for n in range(20))))
-    assert many.count("\n") == configuration.MISTAKES_SHOWN_MAX
+    assert many.count("\n") == MISTAKES_SHOWN_MAX
     assert many.endswith("and 10 more")
 
 

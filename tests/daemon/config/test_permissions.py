@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.config.load import ConfigError, load
+from toolcelld.config.load import load
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.config.permissions import Rule, Rules, is_pattern, last_match, strictest
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from toolcelld.catalog.discovery.scan import scan
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.problem import Problem
-from toolcelld.config.load import Config, ConfigError
+from toolcelld.config.load import Config
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.config.project_file import ProjectFile, parse, read
 from toolcelld.config.schema import SourceSection
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from toolcelld.cell.tmpdir import remove_tree
-from toolcelld.config.load import ConfigError, load
+from toolcelld.config.load import load
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.environments.kept import RECENT_SECONDS, SWEEP_SECONDS, Kept, Place
 from toolcelld.environments.packages import read_manifest
 from toolcelld.store import Store, Value

@@ -10,7 +10,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from tests.pki import KEY, Authority
 
-from toolcelld.config.load import Config, ConfigError
+from toolcelld.config.load import Config
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.config.schema import ListenSection
 from toolcelld.remote.certificates import NAMES, PLACE, material
 

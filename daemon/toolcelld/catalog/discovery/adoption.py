@@ -22,7 +22,9 @@ from typing import Any
 from toolcell import _paths
 from toolcelld.catalog.discovery.servers import CommandError, launch_of
 from toolcelld.config.edit import Change, edit_all, replace_item
-from toolcelld.config.load import BUILT_IN_SOURCES, Config, ConfigError, load
+from toolcelld.config.load import Config, load
+from toolcelld.config.mistakes import ConfigError
+from toolcelld.config.schema import BUILT_IN_SOURCES
 
 
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcell._file_kinds import SERVER
-from toolcelld.config.load import PROJECT
+from toolcelld.config.schema import PROJECT
 from toolcelld.files.paths import open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.inspector import answers

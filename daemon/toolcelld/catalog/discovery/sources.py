@@ -21,11 +21,12 @@ from toolcelld.catalog.discovery.servers import (
     placed,
 )
 from toolcelld.config.enforcement import enforced_by
-from toolcelld.config.load import PROJECT, Config, ConfigError
+from toolcelld.config.load import Config
+from toolcelld.config.mistakes import ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.config.remedies import CONFIG_FILE, set_command
-from toolcelld.config.schema import OnAbort, Share, SourceSection
+from toolcelld.config.schema import PROJECT, OnAbort, Share, SourceSection
 from toolcelld.environments.engine import EngineName, ScriptEngine
 from toolcelld.files.paths import is_below
 from toolcelld.flavours import (

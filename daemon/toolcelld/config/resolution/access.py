@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, Self
 
 from toolcelld.config.hosts import WHOLE, covered, network_entries
-from toolcelld.config.load import PROJECT, Config
+from toolcelld.config.load import Config
 from toolcelld.config.project_file import ProjectFile
 from toolcelld.config.resolution.layers import (
     ALLOWS,
@@ -33,7 +33,7 @@ from toolcelld.config.resolution.layers import (
     said,
     table,
 )
-from toolcelld.config.schema import Declared, DefaultsSection, ProfileSection, SourceSection
+from toolcelld.config.schema import PROJECT, Declared, DefaultsSection, ProfileSection, SourceSection
 
 __all__ = ["NOTHING", "Access", "asked", "decide", "in_words"]
 

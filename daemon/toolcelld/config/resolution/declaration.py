@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from toolcelld.config.load import shown
+from toolcelld.config.mistakes import shown
 from toolcelld.config.schema import Declared
 
 if TYPE_CHECKING:

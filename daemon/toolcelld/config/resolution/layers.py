@@ -17,7 +17,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from toolcelld.config.enforcement import PATHS, enforced_by, paths_of
 from toolcelld.config.hosts import WHOLE, covered, network_entries
-from toolcelld.config.load import Config, dotted
+from toolcelld.config.load import Config
+from toolcelld.config.mistakes import dotted
 from toolcelld.config.permissions import has_tiers
 from toolcelld.config.schema import LimitKeys, Section
 from toolcelld.files.paths import is_below_any
