@@ -42,6 +42,7 @@ CHANGES = {
         "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]) and None or os.kill(os.getpid(), signal.SIGUSR1)",
         "__import__('_signal').pthread_sigmask(0, [12])", "MASKED(0, [12])",
+        "ctypes.CDLL(None).pthread_sigmask(0, (ctypes.c_ulong * 16)(1 << 11), None)",
     ],
     "signal handlers": ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.signal(signal.SIGALRM, print)", "signal.signal(signal.SIGRTMIN + 1, signal.SIG_IGN)", "__import__('_signal').signal(12, 1)", "signal.signal(signal.SIGINT, signal.SIG_DFL)"],
     "umask": ["os.umask(0o777)", "os.umask(0)"],
@@ -51,7 +52,7 @@ CHANGES = {
         "setattr(sys, 'stdout', io.StringIO())", "setattr(sys, 'stderr', None)", "setattr(sys, 'stdin', io.StringIO('y'))",
         "setattr(sys, 'stdout', io.TextIOWrapper(sys.stdout.buffer, 'latin-1'))", "sys.stdout.reconfigure(encoding='ascii', errors='strict')",
     ],
-    "locale": ["locale.setlocale(locale.LC_ALL, 'C')", "locale.setlocale(locale.LC_CTYPE, 'C')", "__import__('_locale').setlocale(6, 'C')", "LOCALISED(6, 'C')"],
+    "locale": ["locale.setlocale(locale.LC_ALL, 'C')", "locale.setlocale(locale.LC_CTYPE, 'C')", "__import__('_locale').setlocale(6, 'C')", "LOCALISED(6, 'C')", "ctypes.CDLL(None).setlocale(6, b'C')"],
     "warning filters": ["warnings.simplefilter('error')", "warnings.resetwarnings()", "logging.captureWarnings(True)", "setattr(warnings, 'showwarning', print)"],
     "root logger": [
         "logging.disable(logging.CRITICAL)", "logging.root.setLevel(logging.CRITICAL)", "logging.root.handlers.clear()",
@@ -72,7 +73,7 @@ FOR_GOOD = {
 """What cannot be put back."""
 
 TOOLS = """
-import contextvars, decimal, faulthandler, fcntl, gc, io, locale, logging, os, resource, signal, socket, subprocess, sys
+import contextvars, ctypes, decimal, faulthandler, fcntl, gc, io, locale, logging, os, resource, signal, socket, subprocess, sys
 import threading, time, warnings
 from _locale import setlocale as LOCALISED
 from _signal import pthread_sigmask as MASKED

@@ -65,7 +65,7 @@ from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.calling.call_channel import CallChannel
 from toolcelld.worker.calling.forked import end_forked
-from toolcelld.worker.calling.process_state import ProcessState, watch_setters
+from toolcelld.worker.calling.process_state import ProcessState, watch_handlers
 from toolcelld.worker.calling.report import Usage, WorkerReport
 from toolcelld.worker.calling.tool_loop import ToolLoop
 from toolcelld.worker.channel import DaemonChannel
@@ -146,7 +146,7 @@ class _Worker:
         self._forked = False  # whether this is the process of one call
         self._state: ProcessState | None = None  # that every call begins with
         self._served: Served | None = None  # what takes the calls of tools that are not functions
-        watch_setters()
+        watch_handlers()
 
     def run(self) -> int:
         """Run until the worker is to exit, and return its exit status."""

@@ -23,7 +23,6 @@ import faulthandler
 import fcntl
 import gc
 import io
-import locale
 import logging
 import os
 import resource
@@ -58,6 +57,7 @@ OWN: Final = (os.PRIO_PROCESS, 0)
 ENVIRONMENT: Final = os.environ
 # Its own dictionary of bytes: decoding each variable would take fifty times as long.
 _variables: Final[dict[bytes, bytes]] = vars(ENVIRONMENT)["_data"]
+_functions: Any = _signal
 _getsignal: Callable[[int], Any] = _signal.getsignal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 _sigmask: Callable[..., Any] = _signal.pthread_sigmask  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 _setlocale: Callable[..., str] = _locale.setlocale
@@ -157,49 +157,28 @@ def _set_timers(before: tuple[tuple[bool, float], ...]) -> None:
         signal.setitimer(which, interval if running else 0, interval)
 
 
-class _Setter:
-    """In place of a function that sets some state, as all Python code goes through it: to look at the state takes longer.
+class _SetHandler:
+    """In place of the function that sets a handler, as all Python code goes through it: to ask for each takes two microseconds."""
 
-    Args:
-        places: Each module that has the function, and its name there.
-    """
-
-    def __init__(self, *places: tuple[Any, str]) -> None:
-        module, name = places[0]
-        self._set: Callable[..., Any] = getattr(module, name)
-        self._places = places
+    def __init__(self, set_handler: Callable[[Any, Any], Any]) -> None:
+        self._set_handler = set_handler
         self.is_called = False
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, number: Any, handler: Any, /) -> Any:
         self.is_called = True
-        return self._set(*arguments)
-
-    def install(self) -> None:
-        """Take the place of the function."""
-        for module, name in self._places:
-            setattr(module, name, self)
+        return self._set_handler(number, handler)
 
 
-_set_signal: Final = _Setter((_signal, "signal"))
-_set_signals: Final = _Setter((_signal, "pthread_sigmask"))
-_set_locale: Final = _Setter((_locale, "setlocale"), (locale, "_setlocale"))
+_set_handler: Final = _SetHandler(_functions.signal)
 
 
-def watch_setters() -> None:
-    """Notice from now on what sets signals or the locale; a worker does it before its file can keep such a function."""
-    for setter in (_set_signal, _set_signals, _set_locale):
-        setter.install()
+def watch_handlers() -> None:
+    """Notice from now on what sets a handler; a worker does it before its file can keep the function."""
+    _functions.signal = _set_handler
 
 
 def _mask() -> Any:
     return _sigmask(signal.SIG_BLOCK, ())
-
-
-def _mask_is_changed(before: Any) -> bool:
-    if not _set_signals.is_called:
-        return False
-    _set_signals.is_called = False
-    return bool(_mask() != before)
 
 
 def _set_mask(before: Any) -> None:
@@ -213,9 +192,9 @@ def _dispositions() -> tuple[Any, ...]:
 
 
 def _dispositions_are_changed(before: tuple[Any, ...]) -> bool:
-    if not _set_signal.is_called:
+    if not _set_handler.is_called:
         return False
-    _set_signal.is_called = False
+    _set_handler.is_called = False
     return _dispositions() != before
 
 
@@ -496,13 +475,6 @@ def _set_crash_reports(before: bool) -> None:
         faulthandler.disable()
 
 
-def _locale_is_changed(before: str) -> bool:
-    if not _set_locale.is_called:
-        return False
-    _set_locale.is_called = False
-    return _setlocale(_locale.LC_ALL) != before
-
-
 ROWS: Final = (
     StateKind("timers", _timers, _set_timers, _timers_are_changed, certain=False),
     StateKind("standard streams", _open_streams, None),
@@ -510,15 +482,13 @@ ROWS: Final = (
     StateKind("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
     StateKind("priority", partial(os.getpriority, *OWN), partial(os.setpriority, *OWN), certain=False),
     StateKind("directory", _directory, os.chdir, certain=False),
-    StateKind("signal mask", _mask, _set_mask, _mask_is_changed),
+    StateKind("signal mask", _mask, _set_mask),
     StateKind("signal handlers", _dispositions, _set_dispositions, _dispositions_are_changed),
     StateKind("umask", _umask, os.umask, _at_any_time),
     StateKind("processors", partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)),
     StateKind("environment", _environment, _set_environment, _environment_is_changed),
     StateKind("streams", _shapes, _set_shapes, _shapes_are_changed),
-    StateKind(
-        "locale", partial(_setlocale, _locale.LC_ALL), partial(_setlocale, _locale.LC_ALL), _locale_is_changed
-    ),
+    StateKind("locale", partial(_setlocale, _locale.LC_ALL), partial(_setlocale, _locale.LC_ALL)),
     StateKind("warning filters", _filters, _set_filters, _filters_are_changed),
     StateKind("root logger", _root_logger, _set_root_logger, _root_logger_is_changed),
     StateKind("module search path and arguments", _places, _set_places, _places_are_changed),
