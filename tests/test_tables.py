@@ -41,7 +41,6 @@ NAMES_OF_OTHERS: Final = {
     "client/toolcell/_servers/connection.py": "the key of a page of a list, which MCP calls a cursor",
     "daemon/toolcelld/inspector/formats.py": "the words that a host has for a project's directory in `.mcp.json`",
     "daemon/toolcelld/config/protected.py": "the default of a list of file names that the configuration has",
-    "daemon/toolcelld/config/reference.py": "the text of the reference, which names what is always protected",
 }
 CORE: Final = (DAEMON, *sorted(CLIENT.glob("_*")), CLIENT / "client")
 """What every agent and system uses; adapters and the command know hosts by their names."""

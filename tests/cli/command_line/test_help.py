@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from references.commands import ENVIRONMENT, page
 from tests.cli.command_lines import PROGRAM, parse
 
 from toolcell._version import VERSION
 from toolcell.cli._command_line.help import EXAMPLES, EXIT_CODES
-from toolcell.cli._command_line.page import ENVIRONMENT, page
 from toolcell.cli._ui.exit_codes import Exit
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"

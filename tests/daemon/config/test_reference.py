@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from references.configuration import MEANINGS, TITLES, keys_of, reference
 
 from toolcell._units import parse_bytes, parse_seconds
-from toolcelld.config.reference import MEANINGS, TITLES, keys_of, reference
 from toolcelld.config.schema import SECTIONS, DefaultsSection
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"

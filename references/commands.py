@@ -1,4 +1,4 @@
-"""Writes the page of the command for the documentation: `python -m toolcell.cli._command_line.page > docs/commands.md`.
+"""Writes the page of the command for the documentation: `python -m references.commands > docs/commands.md`.
 
 It says what `--help` says, from the same texts.
 """
@@ -97,7 +97,7 @@ def _command(words: str, command: Any) -> Iterator[str]:
 
 def page() -> str:
     """Return the page, in Markdown."""
-    from .app import app
+    from toolcell.cli._command_line.app import app
 
     program: Any = get_command(app)
     context = typer.Context(program, info_name="toolcell")
