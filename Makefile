@@ -268,7 +268,7 @@ operators-hour: $(READY) $(VENV)/engines/ready ## for root: docs/operators-hour.
 	@test -s $(VENV)/operators-hour.md || { cat $(VENV)/operators-hour.log; exit 1; }
 	@mv $(VENV)/operators-hour.md docs/operators-hour.md
 
-pictures: $(READY) ## every command at 60, 80 and 200 columns, light and dark, as contact sheets in build/pictures, and docs/top.svg; some minutes
+pictures: $(READY) ## every command at 60, 80 and 200 columns, light and dark, as contact sheets in build/pictures, docs/top.svg and docs/top-call.svg; some minutes
 	@$(INSTALL) --group pictures
 	@$(BIN)/python -m tests.cli.pictures build/pictures
 	@$(BIN)/python -m tests.cli.pictures.top

@@ -1,4 +1,7 @@
-"""Draws docs/top.svg: what `toolcell top` shows of a daemon at work: `python -m tests.cli.pictures.top [FILE]`."""
+"""Draws what `toolcell top` shows of a daemon at work: docs/top.svg, and docs/top-call.svg of one call.
+
+`python -m tests.cli.pictures.top [DIRECTORY]`
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from tests.wheels import ROOT
 from toolcell.cli.operation.top.view import LiveView
 from toolcell_proto.v1 import operator_pb2 as op
 
-__all__ = ["PICTURE"]
+__all__ = ["PLACE"]
 
-PICTURE: Final = ROOT / "docs" / "top.svg"
+PLACE: Final = ROOT / "docs"
 SIZE: Final = (100, 22)
 CALLED: Final = 120
 TOOL: Final = """
@@ -26,7 +29,8 @@ TOOL: Final = """
     @tool
     def manual(chapter: int) -> None:
         held = bytearray(chapter * 6_000_000)
-        print("typesetting", "." * chapter * 700, flush=True)
+        for page in range(1, chapter * 14):
+            print(f"chapter {chapter}, page {page}: {40 + page % 7} lines, no overfull box", flush=True)
         while True:
             if chapter % 2:
                 time.sleep(0.01)
@@ -42,8 +46,8 @@ TOOL: Final = """
 """
 
 
-async def picture(daemon: RunningDaemon) -> str:
-    """Return the picture of a daemon that builds a manual for one agent and counts words for another."""
+async def pictures(daemon: RunningDaemon) -> dict[str, str]:
+    """Return the pictures of a daemon that builds a manual for one agent and counts words for another, by their names."""
     daemon.tool("docs", TOOL)
     async with daemon.connect(agent="editor") as editor, daemon.connect(agent="reviewer") as reviewer:
         for _ in range(CALLED):
@@ -59,21 +63,30 @@ async def picture(daemon: RunningDaemon) -> str:
             for _ in range(6):
                 await asyncio.sleep(1.0)  # two looks at least, for the figures of processors
                 await pilot.pause()
-            drawn = view.export_screenshot(title="toolcell top")
+            drawn = {"top": view.export_screenshot(title="toolcell top")}
+            await pilot.press("home", "enter")
+            await asyncio.sleep(1.0)  # it has been read
+            await pilot.pause()
+            drawn["top-call"] = view.export_screenshot(title="toolcell top")
         for call in running:
             call.abort()
         for call in running:
             await call
     # Fonts of other hosts are left out: a reader's own monospaced one is as good.
-    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL).replace(
-        "Fira Code", "DejaVu Sans Mono"
-    )
+    return {
+        name: re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace(
+            "Fira Code", "DejaVu Sans Mono"
+        )
+        for name, svg in drawn.items()
+    }
 
 
 def main() -> None:
-    """Write the picture."""
+    """Write the pictures."""
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else PLACE
     with running_daemon() as daemon:
-        Path(sys.argv[1] if len(sys.argv) > 1 else PICTURE).write_text(asyncio.run(picture(daemon)))
+        for name, svg in asyncio.run(pictures(daemon)).items():
+            (place / f"{name}.svg").write_text(svg)
 
 
 if __name__ == "__main__":
