@@ -15,9 +15,11 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.daemons import OTHERS_KEPT, RunningDaemon, kept
+from tests.process.faulting import FaultingProxy
 from tests.process.listening import LISTEN, TOOLS, listening_port
 
 from toolcell import _certificates
@@ -114,11 +116,16 @@ def _toml(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 @contextmanager
-def cluster(nodes: Mapping[str, Mapping[str, Any]], **more: Any) -> Generator[Cluster]:
+def cluster(
+    nodes: Mapping[str, Mapping[str, Any]],
+    ways: Mapping[str, FaultingProxy] = MappingProxyType({}),
+    **more: Any,
+) -> Generator[Cluster]:
     """A cluster that has started.
 
     Args:
         nodes: What the file says of each node besides its address; the value of a volume is made below its project.
+        ways: The way to each node, for clients and for Placement; default: none, they speak to it directly.
         more: Other keys of the file.
     """
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as place, ExitStack() as stack:
@@ -142,7 +149,11 @@ def cluster(nodes: Mapping[str, Mapping[str, Any]], **more: Any) -> Generator[Cl
                 volumes[volume] = str(path)
             stack.enter_context(kept(daemon))
             daemon.start()
-            sections[name] = {**section, "address": f"127.0.0.1:{listening_port(daemon)}", "volumes": volumes}
+            port = listening_port(daemon)
+            if (way := ways.get(name)) is not None:
+                way.lead_to(port)
+                port = way.port
+            sections[name] = {**section, "address": f"127.0.0.1:{port}", "volumes": volumes}
             daemons[name] = daemon
         file = directory / "placement.toml"
         values = {"address": "127.0.0.1:0", "lease": LEASE_SECONDS, **more, "nodes": sections}

@@ -31,12 +31,14 @@ TOOLS = """
         return str(Path.cwd())
 
     @tool
-    def ticks(file: str) -> None:
+    def ticks(file: str, seconds: float = 3600) -> None:
         with open(file, "a", buffering=1) as out:
             out.write("begin\\n")
-            while True:
-                out.write("tick\\n")
+            end = time.monotonic() + seconds
+            while (now := time.monotonic()) < end:
+                out.write(f"{now} {Path.cwd()}\\n")
                 time.sleep(0.01)
+            out.write("end\\n")
 
     @tool
     def sleeps(seconds: float) -> None:
