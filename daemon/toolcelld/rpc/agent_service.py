@@ -60,6 +60,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS_MAX: Final = 25.0
 """What ListTools waits for files that hang while they are loaded (10 s each, some side by side); clients give it 30 s."""
+GONE_WITH_ITS_NODE: Final = " The session was opened anew since, on this node or on another one: outputs of its calls before that are gone."
 FIRST_MESSAGE_SECONDS: Final = 10.0
 """For the Open of a stream; who opens a stream has it ready."""
 
@@ -405,20 +406,18 @@ class ToolCell(rpc.ToolCellServicer):
     async def _find_output(
         self, spills: SpillStore, request: pb.ReadOutputRequest, context: Context
     ) -> KeptOutput:
+        gone = ""
         try:
             caller = self._access.caller(context)
             if caller.operator and not request.resume_token:
                 return await spills.find(request.output_id)
             session = self._sessions.get(request.session_id, request.resume_token, caller)
+            gone = GONE_WITH_ITS_NODE if session.request.moved else ""
             output = await spills.get(request.output_id)
+            if not output.belongs_to(session.id, session.secret_digest):
+                raise UnknownOutput(f"there is no output {request.output_id[:64]!r}.")
         except UnknownOutput as error:
-            raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error
-        if not output.belongs_to(session.id, session.secret_digest):
-            raise Refusal(
-                RefusalReason.UNKNOWN_OUTPUT,
-                f"there is no output {request.output_id[:64]!r}.",
-                field="output_id",
-            )
+            raise Refusal(RefusalReason.UNKNOWN_OUTPUT, f"{error}{gone}", field="output_id") from error
         return output
 
 
