@@ -112,6 +112,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "key": "its key; by default `listen/node.key`",
         "client_ca": "the authority that signs the certificates of clients; by default `listen/ca.crt`",
         "tickets": "a file of at least 32 random bytes that tickets are signed with; a new one makes all tickets invalid; by default `listen/tickets.key`",
+        "operators": "whether tenants of the cluster with `operator = true` may list the calls, sessions and workers of all users of this daemon, and read its logs",
         "sessions": "sessions open at a time with one ticket",
     },
     "environments": {

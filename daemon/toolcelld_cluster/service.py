@@ -18,7 +18,7 @@ from toolcell_proto.v1 import placement_pb2 as pb
 from toolcell_proto.v1 import placement_pb2_grpc as rpc
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.remote.certificates import fingerprint
-from toolcelld.remote.tickets import TICKET_BYTES_MAX, PlacedTicket, SessionPlace, sign
+from toolcelld.remote.tickets import TICKET_BYTES_MAX, PlacedTicket, SessionPlace, View, sign
 from toolcelld.rpc.agent_service import refusals
 from toolcelld_cluster.book import RETRY_SECONDS, Book, Client, Lease, NoRoom
 from toolcelld_cluster.engine import Engine, NodeState
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 KNOWN_MAX: Final = 10_000
 """Certificates that are known to be of our authority; each takes some hundred bytes, and a tenth of a millisecond to check."""
 REASON_LETTERS_MAX: Final = 500
+VIEW_SECONDS: Final = 60.0
+"""For one command of an operator; the clocks of the nodes may differ by some seconds."""
 
 
 class Placement(rpc.PlacementServicer):
@@ -121,14 +123,38 @@ class Placement(rpc.PlacementServicer):
             )
         raise AssertionError
 
+    async def Oversee(self, request: pb.OverseeRequest, context: Any) -> pb.OverseeResponse:
+        async with refusals(context):
+            client = self._operator(context)
+            return pb.OverseeResponse(
+                nodes=[self._overseen(client, node) for node in self._nodes(None)],
+                authority=self._keys.authority.decode(),
+            )
+        raise AssertionError
+
+    def _overseen(self, client: Client, node: pb.NodeInfo) -> pb.OverseenNode:
+        view = View(
+            node=node.name,
+            tenant=client.tenant,
+            certificate=client.certificate,
+            expires=time.time() + VIEW_SECONDS,
+        )
+        ticket = sign(self._keys.tickets[node.name], view)
+        return pb.OverseenNode(name=node.name, address=node.address, state=node.state, ticket=ticket)
+
+    def _operator(self, context: Any) -> Client:
+        """Return who asks. Raises `Refusal` for a tenant that is no operator."""
+        client = self._client(context)
+        if not self._book.tenant(client).operator:
+            raise Refusal(
+                RefusalReason.NOT_ALLOWED,
+                f"{client.tenant} is no operator of this cluster: [tenants.{client.tenant}] operator = true",
+            )
+        return client
+
     async def DrainNode(self, request: pb.DrainNodeRequest, context: Any) -> pb.DrainNodeResponse:
         async with refusals(context):
-            client = self._client(context)
-            if not self._book.tenant(client).operator:
-                raise Refusal(
-                    RefusalReason.NOT_ALLOWED,
-                    f"{client.tenant} is no operator of this cluster: [tenants.{client.tenant}] operator = true",
-                )
+            client = self._operator(context)
             if request.node not in self._engine.inventory:
                 raise BadRequest(f"there is no node {request.node[:64]!r}.", field="node")
             reason = printable(request.reason[:REASON_LETTERS_MAX])

@@ -334,6 +334,7 @@ class World:
         if old is not None:
             self.old.append((node or "", old))
         shown = Shown(
+            node=lease.node,
             session=lease.session,
             tenant="alice",
             certificate="",

@@ -137,7 +137,9 @@ def cluster(
             (directory / name).mkdir()
             daemon = RunningDaemon(directory / name, options=LISTEN)
             shutil.copytree(directory / "placement" / NODES / name, daemon.state / PLACE)
-            daemon.config.write_text(f'{daemon.config.read_text()}\n[listen]\nnode = "{name}"\n')
+            daemon.config.write_text(
+                f'{daemon.config.read_text()}\n[listen]\nnode = "{name}"\noperators = true\n'
+            )
             tools = daemon.directory / ".config/toolcell/tools"
             tools.mkdir(parents=True)
             volumes: dict[str, str] = {}

@@ -26,10 +26,11 @@ from tests.process.listening import listening_port
 
 from toolcell import _certificates
 from toolcell._certificates import JoinCode
-from toolcell.client import Call, Kind, Session, Started, Unavailable, connect
-from toolcell_proto.v1 import placement_pb2
+from toolcell.client import Call, Kind, Refused, Session, Started, Unavailable, connect
+from toolcell.client._transport.nodes import oversee
+from toolcell_proto.v1 import operator_pb2, placement_pb2, toolcell_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcelld.remote.tickets import Oversight, PlacedTicket, SessionPlace, sign
+from toolcelld.remote.tickets import Oversight, PlacedTicket, SessionPlace, View, sign
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +38,7 @@ NODES: dict[str, dict[str, Any]] = {
     "n1": {"volumes": {"a": "a", "s": "s", "x": "x"}, "labels": {"zone": "eu"}},
     "n2": {"volumes": {"b": "b", "s": "s", "x": "x"}, "labels": {"zone": "us"}, "resources": {"gpu": 1}},
 }
+LISTED = operator_pb2.ListCallsResponse
 TENANTS = {
     "alice": {"directories": ["a:", "b:", "s:", "x:"], "resources": {"gpu": 2}, "operator": True},
     "bob": {"directories": ["b:docs"], "sessions": 1},
@@ -99,6 +101,10 @@ async def test_sessions_are_where_their_volume_label_and_resource_are(placed: Cl
             volume, _, below = directory.partition(":")
             assert await where(session) == str(placed.nodes[node].project / volume / below).rstrip("/")
             assert re.fullmatch("s-[0-9a-f]{24}", session.id)
+            facts = (call := await session.call("t_where")).facts
+            assert facts.node == node
+            listed = placed.nodes[node].ask("Operator/ListCalls", operator_pb2.ListCallsRequest(), LISTED)
+            assert {(known.node, known.fence) for known in listed.calls} >= {(node, facts.fence)}, call
 
 
 async def test_what_no_node_has_and_what_the_tenant_may_not_have_is_refused(placed: Cluster) -> None:
@@ -172,9 +178,11 @@ async def test_a_session_moves_when_its_node_is_lost_and_no_call_runs_twice(plac
                 assert (outcome.kind, outcome.cause) == (Kind.internal, "node_lost")
                 assert outcome.metadata["node"] == node
                 fence = outcome.metadata["fence"]
-                assert isinstance(fence, int)
+                assert (outcome.facts.node, outcome.facts.fence) == (node, fence)
                 assert f"/{other}/" in await where(session)
             assert session.id == first
+            with pytest.raises(Refused, match="outputs of its calls before that are gone"):
+                await session.read_output("none")
         finally:
             os.kill(daemon.pid, signal.SIGCONT)
         await asyncio.to_thread(daemon.settle)  # the loop goes on, as the lease is short
@@ -232,9 +240,9 @@ def channel(placed: Cluster, address: str, name: str, identity: Identity | None)
         yield made
 
 
-def requests(service: str) -> list[tuple[str, Any]]:
-    """Each method of a service of placement.proto, with an empty request."""
-    methods = placement_pb2.DESCRIPTOR.services_by_name[service].methods
+def requests(service: str, module: Any = placement_pb2) -> list[tuple[str, Any]]:
+    """Each method of a service, with an empty request."""
+    methods = module.DESCRIPTOR.services_by_name[service].methods
     return [
         (f"/toolcell.v1.{service}/{method.name}", message_factory.GetMessageClass(method.input_type)())
         for method in methods
@@ -324,6 +332,95 @@ def test_a_node_tells_its_leases_to_placement_alone_and_placement_calls_no_tool(
         (daemon.project / "a" / "link").symlink_to("/")
         assert refusal(other, *listing, f"Ticket {sign(key, outside)}") is grpc.StatusCode.PERMISSION_DENIED
         (daemon.project / "a" / "link").unlink()
+
+
+def test_the_ticket_of_an_operator_shows_what_goes_on_and_is_good_for_nothing_else(placed: Cluster) -> None:
+    daemon, key = placed.nodes["n1"], placed.keys.tickets["n1"]
+    alice, bob = signed(placed, "alice"), signed(placed, "bob")
+    view = View(node="n1", tenant="alice", certificate=alice.fingerprint, expires=time.time() + 60)
+    overseer = Oversight(node="n1", certificate=alice.fingerprint, expires=time.time() + 60)
+    token = (Path(daemon.socket).parent / "operator.token").read_text()
+    wrong = {
+        "none": "",
+        "the token of the socket": f"Bearer {token}",
+        "Placement's": f"Ticket {sign(key, overseer)}",
+        "another node's": f"Ticket {sign(key, replace(view, node='n2'))}",
+        "another key's": f"Ticket {sign(bytes(32), view)}",
+        "expired": f"Ticket {sign(key, replace(view, expires=time.time() - 1))}",
+        "another tenant's": f"Ticket {sign(key, replace(view, tenant='bob'))}",
+        "another certificate's": f"Ticket {sign(key, replace(view, certificate=bob.fingerprint))}",
+    }
+    good = f"Ticket {sign(key, view)}"
+    address = f"127.0.0.1:{listening_port(daemon)}"
+    shown = set[str]()
+    with channel(placed, address, "n1", alice) as known, channel(placed, address, "n1", bob) as other:
+        for path, request in requests("Operator", operator_pb2):
+            answer = refusal(known, path, request, good)
+            if answer is grpc.StatusCode.PERMISSION_DENIED:
+                continue
+            shown.add(path.rpartition("/")[2])
+            for name, ticket in wrong.items():
+                assert refusal(known, path, request, ticket) is UNAUTHENTICATED, (path, name)
+            assert refusal(other, path, request, good) is UNAUTHENTICATED, path
+        assert shown == {"ListSessions", "ListWorkers", "ListCalls", "GetCall", "TailLogs"}
+        for path, request in (*requests("ToolCell", toolcell_pb2), *requests("Node")):
+            assert refusal(known, path, request, good) is UNAUTHENTICATED, path
+        tail = "/toolcell.v1.Operator/TailLogs", operator_pb2.TailLogsRequest(follow=True)
+        assert refusal(known, *tail, good) is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_an_operator_sees_what_all_nodes_do_and_of_each_row_where(placed: Cluster) -> None:
+    async with connect("cluster", directory="a:") as one, connect("cluster", directory="b:") as two:
+        sessions, calls = {("n1", one.id), ("n2", two.id)}, set[tuple[str, str]]()
+        for node, session in (("n1", one), ("n2", two)):
+            call = session.call("t_where")
+            await call
+            calls.add((node, call.id))
+        async with oversee() as nodes:
+            of = nodes.operator
+            found = (await nodes.ask(of.ListCalls, operator_pb2.ListCallsRequest(limit=2))).calls
+            assert {(each.node, each.call_id) for each in found} == calls
+            listed = await nodes.ask(of.ListSessions, operator_pb2.ListSessionsRequest())
+            assert {(each.node, each.session_id) for each in listed.sessions} == sessions
+            for node, call_id in calls:
+                whole = await nodes.ask(of.GetCall, operator_pb2.GetCallRequest(call_id=call_id))
+                assert (whole.call.node, whole.call.call_id) == (node, call_id)
+            with pytest.raises(Refused, match="nothing-like-that"):
+                await nodes.ask(of.GetCall, operator_pb2.GetCallRequest(call_id="nothing-like-that"))
+            (log,) = [part async for part in nodes.watch(of.TailLogs, operator_pb2.TailLogsRequest())]
+            assert {line.node for line in log.lines} <= {"n1", "n2"}
+            with pytest.raises(Refused, match="is not asked of a cluster"):
+                await nodes.ask(of.Reload, operator_pb2.ReloadRequest())
+            with pytest.raises(Refused, match="is not followed"):
+                async for _ in nodes.watch(of.TailLogs, operator_pb2.TailLogsRequest(follow=True)):
+                    pass
+    placed.join("bob")
+    with pytest.raises(Refused, match="bob is no operator"):
+        async with oversee():
+            pass
+
+
+@pytest.mark.slow
+async def test_the_commands_of_operators_show_the_nodes_that_answer(placed: Cluster) -> None:
+    async with connect("cluster", directory="a:") as session:
+        await where(session)
+        os.kill(placed.nodes["n2"].pid, signal.SIGSTOP)
+        try:
+            shown = {
+                word: await asyncio.to_thread(command, word, "--socket", "cluster")
+                for word in ("calls", "sessions", "ps")
+            }
+        finally:
+            os.kill(placed.nodes["n2"].pid, signal.SIGCONT)
+    for word, done in shown.items():
+        head, *rows = done.stdout.splitlines()
+        assert head.startswith("NODE "), (word, done)
+        assert {row.split()[0] for row in rows} == {"n1"}, (word, done)
+        assert "n2 is not shown: " in done.stderr, (word, done)
+    for words in (("abort", "--all"), ("logs", "--follow")):
+        done = command(*words, "--socket", "cluster")
+        assert done.returncode, done
+        assert "is for one daemon" in done.stderr, done
 
 
 def drain(node: str, *words: str) -> subprocess.CompletedProcess[str]:

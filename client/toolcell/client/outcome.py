@@ -194,6 +194,10 @@ class Facts:
     """Hosts that the tool asked for and may not reach, as the entries of `network` that would grant them."""
     moved_aside: tuple[str, ...] = ()
     """Protected places, such as `.git` or `.envrc`, that appeared in the project during the call and were renamed."""
+    node: str = ""
+    """The machine of a cluster that ran it; empty elsewhere."""
+    fence: int = 0
+    """The fence of the session's lease on that machine; 0 elsewhere. A session that moves has a greater one."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes."""
@@ -205,7 +209,7 @@ class Facts:
 
 
 class _FactsLater:
-    """Lets an Outcome be made before its facts are decoded: few callers look at them, and they have sixteen fields."""
+    """Lets an Outcome be made before its facts are decoded: few callers look at them, and they have eighteen fields."""
 
     __slots__ = ("_decode",)
 

@@ -148,6 +148,8 @@ class Call(StateMachine[CallState, CallEvent]):
             self.arguments_bytes,
             self._result,
             self._result_bytes,
+            self.session.node,
+            self.session.fence,
         )
 
     def refused(self, refusal: Refusal) -> CallSummary:

@@ -22,6 +22,10 @@ class Owner(Protocol):
     secret_digest: bytes
     agent: str
     directory: str
+    node: str
+    """Of a placed session, its node; else empty."""
+    fence: int
+    """Of a placed session, that of its lease; else 0."""
     worktree: str
     answers: bool
     """Whether the client that is attached now answers questions."""

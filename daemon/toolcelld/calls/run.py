@@ -433,6 +433,8 @@ class Run:
             logs=logs,
             refused_hosts=tuple(dict.fromkeys(each.entry for each in self.refused)) if self.refused else (),
             moved_aside=tuple(map(str, self.moved_aside)) if self.moved_aside else (),
+            node=self.call.session.node,
+            fence=self.call.session.fence,
         )
         notes = plan.notes
         if verdict.kind is Kind.INVALID_ARGUMENTS and plan.redefined:

@@ -414,6 +414,9 @@ class ListenSection(Section):
     client_ca: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     tickets: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     sessions: Count = 50  # open at once with one ticket
+    operators: StrictBool = (
+        False  # whether operators of the cluster may look at calls, sessions, workers and logs
+    )
 
 
 LISTED_MAX = 64  # files that a source lists; the directory of each is hashed and watched

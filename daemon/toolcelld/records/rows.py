@@ -45,7 +45,7 @@ MESSAGE_CHARACTERS_MAX: Final = 4096
 LINES_MAX: Final = 64
 """Of the story, the notes and other lists; no call has more lines of a story."""
 _INTEGER_MAX: Final = 2**63 - 1
-_FIGURES: Final = ("leftover_processes", "leftover_threads", "killed_processes")
+_FIGURES: Final = ("leftover_processes", "leftover_threads", "killed_processes", "fence")
 _IN_COLUMNS: Final = (
     "queue_seconds", "run_seconds", "cpu_seconds", "memory_peak_bytes", "output_bytes", "spilled_bytes", "stop_seconds",
 )  # fmt: skip
@@ -182,19 +182,26 @@ def _more(call: CallSummary, outcome: Outcome) -> dict[str, Any]:
         more["output"] = _output(outcome.output)
     if facts.generation:
         more["generation"] = facts.generation
-    if facts[RARE] == NONE_RARE:
-        return more
+    if call.fence:
+        more["place"] = [call.node, _count(call.fence)]
+    return more if facts[RARE] == NONE_RARE else more | _rare(facts)
+
+
+def _rare(facts: Facts) -> dict[str, Any]:
+    rare: dict[str, Any] = {}
     if facts.state_lost:
-        more["state_lost"] = True
+        rare["state_lost"] = True
+    if facts.node:
+        rare["node"] = facts.node
     if facts.logs:
-        more["logs"] = [[output.origin.source, *_output(output)] for output in facts.logs[:LINES_MAX]]
+        rare["logs"] = [[output.origin.source, *_output(output)] for output in facts.logs[:LINES_MAX]]
     for name in _FIGURES:
         if figure := getattr(facts, name):
-            more[name] = _count(figure)
+            rare[name] = _count(figure)
     for name in _SEQUENCES:
         if lines := getattr(facts, name):
-            more[name] = _lines(lines)
-    return more
+            rare[name] = _lines(lines)
+    return rare
 
 
 def _output(output: KeptOutput) -> list[Any]:
@@ -213,7 +220,7 @@ def call_of(row: Row) -> RecordedCall:
     figures: dict[str, Any] = {name: known[name] for name in (*_IN_COLUMNS, "worker_id")}
     figures |= {name: more.get(name, 0) for name in ("generation", *_FIGURES)}
     figures |= {name: tuple(more.get(name, ())) for name in _SEQUENCES}
-    facts = Facts(**figures, state_lost=more.get("state_lost", False), logs=logs)
+    facts = Facts(**figures, state_lost=more.get("state_lost", False), logs=logs, node=more.get("node", ""))
     refused, lost = known["outcome"] == REFUSED, known["outcome"] == LOST
     outcome = Outcome(
         Kind.INTERNAL if refused or lost else Kind(known["outcome"]),
@@ -247,6 +254,7 @@ def call_of(row: Row) -> RecordedCall:
         known["arguments_bytes"],
         b"",
         known["result_bytes"],
+        *more.get("place", ("", 0)),
     )
     return RecordedCall(call, known["arguments"] or "", known["result"] or "")
 

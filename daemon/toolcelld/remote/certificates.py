@@ -49,6 +49,7 @@ class Material:
     client_ca: bytes
     tickets: bytes
     sessions_max: int
+    operators: bool = False  # whether those of the cluster may look on
     authority_key: bytes = b""  # only where clients are invited
 
     def credentials(self) -> grpc.ServerCredentials:
@@ -92,6 +93,7 @@ def material(config: Config, address: str, state: str, *, invites: bool = False)
         address=address,
         node=node,
         sessions_max=listen.sessions,
+        operators=listen.operators,
         authority_key=_read("key", own) if invites else b"",
         **read,
     )

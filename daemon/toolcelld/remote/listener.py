@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2_grpc
 
-from toolcell_proto.v1 import placement_pb2_grpc, toolcell_pb2_grpc
+from toolcell_proto.v1 import operator_pb2_grpc, placement_pb2_grpc, toolcell_pb2_grpc
 from toolcelld.config.mistakes import ConfigError, Mistake
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
@@ -35,14 +35,18 @@ from toolcelld.remote.tickets import (
     InvalidTicket,
     Oversight,
     PlacedTicket,
+    Shown,
     Ticket,
+    View,
     verify,
     verify_oversight,
+    verify_view,
 )
 from toolcelld.rpc.agent_service import ToolCell, refusals
 from toolcelld.rpc.auth import OPERATOR_METHODS, Refusing, shown
 from toolcelld.rpc.health import Health
 from toolcelld.rpc.interceptors import RPC, Handler, Parser
+from toolcelld.rpc.operator_service import Operator
 from toolcelld.sessions.caller import Caller, Lease
 from toolcelld.sessions.registry import Sessions
 
@@ -56,6 +60,11 @@ SERVED: Final = frozenset({
     "/grpc.health.v1.Health/Check",
 })  # fmt: skip
 """What a ticket is good for; a method that is not here is refused, also one that is new in the contract."""
+VIEWED: Final = frozenset(
+    f"{OPERATOR_METHODS}{name}"
+    for name in ("ListSessions", "ListWorkers", "ListCalls", "GetCall", "TailLogs")
+)
+"""What an operator of the cluster may ask, where `[listen] operators` lets one: it shows, and changes nothing."""
 PING_MILLISECONDS: Final = 2000
 """A client whose machine is stopped, or whose line is cut, is noticed in twice this time."""
 HANDSHAKE_MILLISECONDS: Final = 10_000
@@ -101,6 +110,8 @@ async def listening(
     )
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     placement_pb2_grpc.add_NodeServicer_to_server(NodeService(daemon.sessions), server)
+    if material.operators:
+        operator_pb2_grpc.add_OperatorServicer_to_server(Operator(daemon), server)
     credentials = material.credentials()
     if invitations is not None:
         toolcell_pb2_grpc.add_JoiningServicer_to_server(Joining(material, invitations), server)
@@ -131,6 +142,10 @@ class Tickets(grpc.aio.ServerInterceptor):
         self._key = material.tickets
         self._node = material.node
         self._sessions_max = material.sessions_max
+        self._checks: dict[str, Callable[[bytes, str, bytes, float], Ticket | Oversight | View]]
+        self._checks = {**dict.fromkeys(SERVED, verify), **dict.fromkeys(OVERSEEN, verify_oversight)}
+        if material.operators:
+            self._checks.update(dict.fromkeys(VIEWED, verify_view))
         self._refusing = Refusing()
 
     async def intercept_service(
@@ -142,13 +157,13 @@ class Tickets(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if method == JOIN:
             return await continuation(handler_call_details)  # which wants another certificate, and no ticket
-        if method not in SERVED and method not in OVERSEEN:
+        check = self._checks.get(method)
+        if check is None:
             what = "operators" if method.startswith(OPERATOR_METHODS) else "this method"
             return self._refusing.handler(
                 grpc.StatusCode.PERMISSION_DENIED,
                 f"requests of {what} are served on the socket of the daemon's machine alone.",
             )
-        check = verify_oversight if method in OVERSEEN else verify
         try:
             ticket = self._shown(handler_call_details.invocation_metadata, check)
         except InvalidTicket as error:
@@ -161,9 +176,7 @@ class Tickets(grpc.aio.ServerInterceptor):
         caller: Caller = context.caller
         return caller
 
-    def _shown(
-        self, metadata: Any, check: Callable[[bytes, str, bytes, float], Ticket | Oversight]
-    ) -> Ticket | Oversight:
+    def _shown(self, metadata: Any, check: Callable[[bytes, str, bytes, float], Shown]) -> Shown:
         text = shown(metadata)
         if not text:
             raise InvalidTicket("no ticket was shown")
@@ -178,7 +191,7 @@ class Tickets(grpc.aio.ServerInterceptor):
 class _Gate:
     """What one RPC is held to."""
 
-    ticket: Ticket | Oversight
+    ticket: Shown
     sessions: Sessions
     sessions_max: int
 
@@ -193,6 +206,8 @@ class _Gate:
             return _Admitted(context, Caller())
         if not bound or list(names) != [ticket.tenant.encode()]:
             raise _of_another()
+        if isinstance(ticket, View):
+            return _Admitted(context, Caller())
         lease = _lease(ticket) if isinstance(ticket, PlacedTicket) else None
         if lease is not None:
             self.sessions.check_lease(lease)
@@ -212,8 +227,15 @@ def _of_another() -> Refusal:
     return Refusal(RefusalReason.UNAUTHENTICATED, text)
 
 
+def _endless() -> Refusal:
+    text = "logs are followed on the socket of the daemon's machine alone, as a ticket ends and a stream does not."
+    return Refusal(RefusalReason.NOT_ALLOWED, text, field="follow")
+
+
 def _lease(ticket: PlacedTicket) -> Lease:
-    return Lease(tenant=ticket.tenant, certificate=ticket.certificate, **asdict(ticket.place))
+    return Lease(
+        node=ticket.node, tenant=ticket.tenant, certificate=ticket.certificate, **asdict(ticket.place)
+    )
 
 
 class _Admitted:
@@ -285,6 +307,8 @@ def _guarded(handler: Handler, gate: _Gate) -> Handler:
             async with refusals(context):
                 entered = gate.enter(context)
                 await check(request, entered.caller)
+                if getattr(request, "follow", False):
+                    raise _endless()
             async with aclosing(handler.unary_stream(request, entered)) as answers:
                 async for answer in answers:
                     yield answer

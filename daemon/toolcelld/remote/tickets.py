@@ -5,7 +5,7 @@ is bound to the certificate of the client's connection, so a ticket alone is wor
 secrets, network or operators: these stay with the configuration of the node.
 
 Version 1 is of a node itself, for any session; 2 is of Placement, for one session with its place; P is what Placement shows,
-which is good for its own service of a node and for no tool.
+which is good for its own service of a node and for no tool; V is of an operator of the cluster, who may look on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 SCHEME: Final = b"Ticket "
 TICKET_BYTES_MAX: Final = 7000
@@ -34,6 +34,7 @@ _SESSION: Final = re.compile(r"s-[0-9a-f]{24}")
 _OF_NODE: Final = b"1"
 _PLACED: Final = b"2"
 _OVERSIGHT: Final = b"P"
+_VIEW: Final = b"V"
 
 
 class InvalidTicket(ValueError):
@@ -82,18 +83,29 @@ class Oversight:
     expires: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The claims of what an operator of the cluster shows to a node, to see what goes on there."""
+
+    node: str
+    tenant: str
+    certificate: str
+    expires: float
+
+
+Shown: TypeAlias = Ticket | Oversight | View
+"""What a request may show."""
+
 _TYPES: Final = {field.name: float if field.type == "float" else str for field in fields(Ticket)}
 _PLACE: Final = {field.name: str(field.type) for field in fields(SessionPlace)}
 _OVERSEES: Final = {"node": str, "certificate": str, "expires": float}
+_VIEWS: Final = {**_OVERSEES, "tenant": str}
+_VERSIONS: Final = {Ticket: _OF_NODE, PlacedTicket: _PLACED, Oversight: _OVERSIGHT, View: _VIEW}
 
 
-def sign(key: bytes, ticket: Ticket | Oversight) -> str:
+def sign(key: bytes, ticket: Shown) -> str:
     """Return a ticket as its client shows it."""
-    version = _OF_NODE
-    if not isinstance(ticket, Ticket):
-        version = _OVERSIGHT
-    elif isinstance(ticket, PlacedTicket):
-        version = _PLACED
+    version = _VERSIONS[type(ticket)]
     claims = base64.urlsafe_b64encode(json.dumps(asdict(ticket), sort_keys=True).encode())
     signed = version + b"." + claims
     return (signed + b"." + base64.urlsafe_b64encode(hmac.digest(key, signed, "sha256"))).decode()
@@ -134,6 +146,17 @@ def verify_oversight(key: bytes, node: str, text: bytes, now: float) -> Oversigh
     return oversight
 
 
+def verify_view(key: bytes, node: str, text: bytes, now: float) -> View:
+    """Return what an operator of the cluster has shown, as `verify` does. Raises InvalidTicket."""
+    version, values = _claims(key, text)
+    if version != _VIEW:
+        raise InvalidTicket("the ticket is of no operator")
+    _check(values, _VIEWS)
+    view = View(**values)
+    _check_time(view, node, now)
+    return view
+
+
 def _claims(key: bytes, text: bytes) -> tuple[bytes, dict[str, Any]]:
     """Return the version of a ticket, and its claims, when its signature is known to be ours."""
     signed, dot, mac = text.rpartition(b".")
@@ -150,7 +173,7 @@ def _claims(key: bytes, text: bytes) -> tuple[bytes, dict[str, Any]]:
     return version, cast("dict[str, Any]", read) if isinstance(read, dict) else {}
 
 
-def _check_time(ticket: Ticket | Oversight, node: str, now: float) -> None:
+def _check_time(ticket: Shown, node: str, now: float) -> None:
     if ticket.node != node:
         raise InvalidTicket(f"the ticket is for the node {ticket.node}, and this is {node}")
     if not now < ticket.expires <= now + TICKET_SECONDS_MAX:

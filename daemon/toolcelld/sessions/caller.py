@@ -12,6 +12,7 @@ from typing import Final
 class Lease:
     """The lease of a session that Placement has placed here, as its ticket says."""
 
+    node: str  # this machine
     session: str  # the id that the session has
     tenant: str
     certificate: str

@@ -136,6 +136,8 @@ class Session(StateMachine[SessionState, SessionEvent]):
         self._kept: set[str] = set()  # files whose state is that of this machine
         self._linger: asyncio.TimerHandle | None = None
         caller = request.caller
+        placed = caller.lease
+        self.node, self.fence = (placed.node, placed.fence) if placed is not None else ("", 0)
         self.lease = (
             Lease(caller.lease_seconds, caller.expires, self._lease_over) if caller.lease_seconds else None
         )

@@ -276,6 +276,7 @@ class SessionInfo(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     CALLS_ENDED_FIELD_NUMBER: _builtins.int
     RETAINED_BYTES_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """Its id."""
     state: _builtins.str
@@ -292,6 +293,8 @@ class SessionInfo(_message.Message):
     """Calls that have ended."""
     retained_bytes: _builtins.int
     """Bytes of events that are not acknowledged."""
+    node: _builtins.str
+    """Its node, as a client sets it that asks several nodes; a daemon leaves it empty."""
     @_builtins.property
     def opened(self) -> _timestamp_pb2.Timestamp:
         """When it was opened."""
@@ -308,10 +311,11 @@ class SessionInfo(_message.Message):
         generation: _builtins.int = ...,
         calls_ended: _builtins.int = ...,
         retained_bytes: _builtins.int = ...,
+        node: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["opened", b"opened"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "calls", b"calls", "calls_ended", b"calls_ended", "directory", b"directory", "generation", b"generation", "opened", b"opened", "retained_bytes", b"retained_bytes", "session_id", b"session_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "calls", b"calls", "calls_ended", b"calls_ended", "directory", b"directory", "generation", b"generation", "node", b"node", "opened", b"opened", "retained_bytes", b"retained_bytes", "session_id", b"session_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -376,10 +380,13 @@ class Quarantined(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     DEATHS_FIELD_NUMBER: _builtins.int
     BY_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """The path of the file."""
     by: _builtins.str
     """Who put it there and why, for display; empty if crashes did."""
+    node: _builtins.str
+    """Its node, as a client sets it that asks several nodes; a daemon leaves it empty."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """The start of the quarantine."""
@@ -395,10 +402,11 @@ class Quarantined(_message.Message):
         since: _timestamp_pb2.Timestamp | None = ...,
         deaths: _abc.Iterable[Global___WorkerDeath] | None = ...,
         by: _builtins.str = ...,
+        node: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "deaths", b"deaths", "path", b"path", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "deaths", b"deaths", "node", b"node", "path", b"path", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -456,6 +464,7 @@ class WorkerInfo(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     DIRECTORY_FIELD_NUMBER: _builtins.int
     SERVER_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """Its id."""
     state: _builtins.str
@@ -478,6 +487,8 @@ class WorkerInfo(_message.Message):
     """Resident memory of the worker's process; of an MCP server what all processes of its cell have, as its limit counts it."""
     directory: _builtins.str
     """The directory it works in."""
+    node: _builtins.str
+    """Its node, as a client sets it that asks several nodes; a daemon leaves it empty."""
     @_builtins.property
     def started(self) -> _timestamp_pb2.Timestamp:
         """When it was started."""
@@ -507,10 +518,11 @@ class WorkerInfo(_message.Message):
         memory_bytes: _builtins.int = ...,
         directory: _builtins.str = ...,
         server: Global___ServerUse | None = ...,
+        node: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["server", b"server", "since", b"since", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "calls", b"calls", "directory", b"directory", "isolation", b"isolation", "keeper_pid", b"keeper_pid", "memory_bytes", b"memory_bytes", "path", b"path", "pid", b"pid", "server", b"server", "session_id", b"session_id", "since", b"since", "started", b"started", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "calls", b"calls", "directory", b"directory", "isolation", b"isolation", "keeper_pid", b"keeper_pid", "memory_bytes", b"memory_bytes", "node", b"node", "path", b"path", "pid", b"pid", "server", b"server", "session_id", b"session_id", "since", b"since", "started", b"started", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1453,6 +1465,7 @@ class LogLine(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool; empty for lines of the daemon."""
     call_id: _builtins.str
@@ -1465,6 +1478,8 @@ class LogLine(_message.Message):
     """The level: "debug", "info", "warning", "error", or empty."""
     text: _builtins.str
     """The text, at most 16384 characters; it may have several lines."""
+    node: _builtins.str
+    """Its node, as a client sets it that asks several nodes; a daemon leaves it empty."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """The time of the line."""
@@ -1479,10 +1494,11 @@ class LogLine(_message.Message):
         source: _builtins.str = ...,
         level: _builtins.str = ...,
         text: _builtins.str = ...,
+        node: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "level", b"level", "source", b"source", "text", b"text", "time", b"time", "tool", b"tool", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "level", b"level", "node", b"node", "source", b"source", "text", b"text", "time", b"time", "tool", b"tool", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -5,7 +5,7 @@ Where sessions run, where there is more than one machine for them.
 
 Transport: gRPC over TCP with mutual TLS 1.3. A client of `Placement` is known by its certificate, whose common name is the
 tenant; it shows neither token nor ticket. A node serves `Node` on the address of `[listen]`, to Placement alone, which shows
-`authorization: Ticket <ticket>` with a ticket of its own kind.
+`authorization: Ticket <ticket>` with a ticket of its own kind; so does an operator who looks on.
 
 Placement is asked when a session opens, when its ticket is to be renewed, and when its node is lost or drains. It is in the
 way of no call: a client speaks `ToolCell` to the node.
@@ -452,6 +452,89 @@ class DrainNodeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DrainNodeResponse: _TypeAlias = DrainNodeResponse  # noqa: Y015
+
+@_typing.final
+class OverseeRequest(_message.Message):
+    """Asks for what an operator looks on with."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OverseeRequest: _TypeAlias = OverseeRequest  # noqa: Y015
+
+@_typing.final
+class OverseeResponse(_message.Message):
+    """What an operator looks on with: `ListSessions`, `ListWorkers`, `ListCalls`, `GetCall` and `TailLogs` without `follow` of the
+    service `Operator` in operator.proto, at each node that has `[listen] operators = true`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODES_FIELD_NUMBER: _builtins.int
+    AUTHORITY_FIELD_NUMBER: _builtins.int
+    authority: _builtins.str
+    """The authority that has signed the nodes' certificates, in PEM."""
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___OverseenNode]:
+        """By name."""
+
+    def __init__(
+        self,
+        *,
+        nodes: _abc.Iterable[Global___OverseenNode] | None = ...,
+        authority: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "nodes", b"nodes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OverseeResponse: _TypeAlias = OverseeResponse  # noqa: Y015
+
+@_typing.final
+class OverseenNode(_message.Message):
+    """A node that an operator looks at."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    TICKET_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name, which its certificate is for."""
+    address: _builtins.str
+    """HOST:PORT."""
+    state: _builtins.str
+    """As in NodeInfo."""
+    ticket: _builtins.str
+    """What each request to the node shows, as `authorization: Ticket <ticket>`: for a minute, and for the certificate of the
+    operator's connection.
+    """
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        address: _builtins.str = ...,
+        state: _builtins.str = ...,
+        ticket: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "name", b"name", "state", b"state", "ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OverseenNode: _TypeAlias = OverseenNode  # noqa: Y015
 
 @_typing.final
 class ReportRequest(_message.Message):

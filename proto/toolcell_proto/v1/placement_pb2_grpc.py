@@ -55,6 +55,11 @@ class PlacementStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_placement__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_placement__pb2.ListNodesResponse.FromString,
                 _registered_method=True)
+        self.Oversee = channel.unary_unary(
+                '/toolcell.v1.Placement/Oversee',
+                request_serializer=toolcell__proto_dot_v1_dot_placement__pb2.OverseeRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_placement__pb2.OverseeResponse.FromString,
+                _registered_method=True)
         self.DrainNode = channel.unary_unary(
                 '/toolcell.v1.Placement/DrainNode',
                 request_serializer=toolcell__proto_dot_v1_dot_placement__pb2.DrainNodeRequest.SerializeToString,
@@ -95,6 +100,13 @@ class PlacementServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Oversee(self, request, context):
+        """Returns a ticket for each node with which an operator can look at what goes on there. For operators alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DrainNode(self, request, context):
         """Has a node take no new sessions, or take them again. For operators alone.
         """
@@ -124,6 +136,11 @@ def add_PlacementServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=toolcell__proto_dot_v1_dot_placement__pb2.ListNodesRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_placement__pb2.ListNodesResponse.SerializeToString,
+            ),
+            'Oversee': grpc.unary_unary_rpc_method_handler(
+                    servicer.Oversee,
+                    request_deserializer=toolcell__proto_dot_v1_dot_placement__pb2.OverseeRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_placement__pb2.OverseeResponse.SerializeToString,
             ),
             'DrainNode': grpc.unary_unary_rpc_method_handler(
                     servicer.DrainNode,
@@ -240,6 +257,33 @@ class Placement(object):
             '/toolcell.v1.Placement/ListNodes',
             toolcell__proto_dot_v1_dot_placement__pb2.ListNodesRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_placement__pb2.ListNodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Oversee(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Placement/Oversee',
+            toolcell__proto_dot_v1_dot_placement__pb2.OverseeRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_placement__pb2.OverseeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,7 @@ Where sessions run, where there is more than one machine for them.
 
 Transport: gRPC over TCP with mutual TLS 1.3. A client of `Placement` is known by its certificate, whose common name is the
 tenant; it shows neither token nor ticket. A node serves `Node` on the address of `[listen]`, to Placement alone, which shows
-`authorization: Ticket <ticket>` with a ticket of its own kind.
+`authorization: Ticket <ticket>` with a ticket of its own kind; so does an operator who looks on.
 
 Placement is asked when a session opens, when its ticket is to be renewed, and when its node is lost or drains. It is in the
 way of no call: a client speaks `ToolCell` to the node.
@@ -36,6 +36,8 @@ class PlacementStub:
     """Ends a lease whose session has ended. Without it the lease ends when its node says so, or with its ticket."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_placement_pb2.ListNodesRequest, _placement_pb2.ListNodesResponse]
     """Lists the nodes that have a volume of the tenant; for an operator all nodes, and what is on them."""
+    Oversee: _aio.UnaryUnaryMultiCallable[_placement_pb2.OverseeRequest, _placement_pb2.OverseeResponse]
+    """Returns a ticket for each node with which an operator can look at what goes on there. For operators alone."""
     DrainNode: _aio.UnaryUnaryMultiCallable[_placement_pb2.DrainNodeRequest, _placement_pb2.DrainNodeResponse]
     """Has a node take no new sessions, or take them again. For operators alone."""
 
@@ -75,6 +77,14 @@ class PlacementServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_placement_pb2.ListNodesRequest, _abc.Awaitable[_placement_pb2.ListNodesResponse]],
     ) -> _abc.Awaitable[_placement_pb2.ListNodesResponse]:
         """Lists the nodes that have a volume of the tenant; for an operator all nodes, and what is on them."""
+
+    @_abc_1.abstractmethod
+    def Oversee(
+        self,
+        request: _placement_pb2.OverseeRequest,
+        context: _aio.ServicerContext[_placement_pb2.OverseeRequest, _abc.Awaitable[_placement_pb2.OverseeResponse]],
+    ) -> _abc.Awaitable[_placement_pb2.OverseeResponse]:
+        """Returns a ticket for each node with which an operator can look at what goes on there. For operators alone."""
 
     @_abc_1.abstractmethod
     def DrainNode(

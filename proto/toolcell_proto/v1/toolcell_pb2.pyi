@@ -1722,6 +1722,8 @@ class Facts(_message.Message):
     LOGS_FIELD_NUMBER: _builtins.int
     REFUSED_HOSTS_FIELD_NUMBER: _builtins.int
     MOVED_ASIDE_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
     queue_seconds: _builtins.float
     """Time spent waiting for a worker."""
     run_seconds: _builtins.float
@@ -1748,6 +1750,10 @@ class Facts(_message.Message):
     """Time from the request to stop the call until its cell was empty."""
     killed_processes: _builtins.int
     """Processes that had to be killed."""
+    node: _builtins.str
+    """Of a placed session, the node that ran the call; else empty."""
+    fence: _builtins.int
+    """Of a placed session, the fence of its lease; else 0."""
     @_builtins.property
     def logs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Output]:
         """Other truncated outputs: what the tool printed, and details that were too large to be included."""
@@ -1779,10 +1785,12 @@ class Facts(_message.Message):
         logs: _abc.Iterable[Global___Output] | None = ...,
         refused_hosts: _abc.Iterable[_builtins.str] | None = ...,
         moved_aside: _abc.Iterable[_builtins.str] | None = ...,
+        node: _builtins.str = ...,
+        fence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "generation", b"generation", "killed_processes", b"killed_processes", "leftover_processes", b"leftover_processes", "leftover_threads", b"leftover_threads", "logs", b"logs", "memory_peak_bytes", b"memory_peak_bytes", "moved_aside", b"moved_aside", "output_bytes", b"output_bytes", "queue_seconds", b"queue_seconds", "refused_hosts", b"refused_hosts", "run_seconds", b"run_seconds", "spilled_bytes", b"spilled_bytes", "state_lost", b"state_lost", "stop_seconds", b"stop_seconds", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "fence", b"fence", "generation", b"generation", "killed_processes", b"killed_processes", "leftover_processes", b"leftover_processes", "leftover_threads", b"leftover_threads", "logs", b"logs", "memory_peak_bytes", b"memory_peak_bytes", "moved_aside", b"moved_aside", "node", b"node", "output_bytes", b"output_bytes", "queue_seconds", b"queue_seconds", "refused_hosts", b"refused_hosts", "run_seconds", b"run_seconds", "spilled_bytes", b"spilled_bytes", "state_lost", b"state_lost", "stop_seconds", b"stop_seconds", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2287,6 +2295,8 @@ class CallInfo(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     session_id: _builtins.str
@@ -2315,6 +2325,10 @@ class CallInfo(_message.Message):
     """The path of the tool's file; empty where it is not known."""
     digest: _builtins.str
     """The digest of its code."""
+    node: _builtins.str
+    """Of a placed session, its node; else empty."""
+    fence: _builtins.int
+    """Of a placed session, the fence of its lease when the call was made; else 0."""
     @_builtins.property
     def accepted(self) -> _timestamp_pb2.Timestamp:
         """When it was accepted."""
@@ -2347,10 +2361,12 @@ class CallInfo(_message.Message):
         path: _builtins.str = ...,
         digest: _builtins.str = ...,
         ended: _timestamp_pb2.Timestamp | None = ...,
+        node: _builtins.str = ...,
+        fence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ended", b"ended", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "agent", b"agent", "agent_name", b"agent_name", "agent_session_id", b"agent_session_id", "call_id", b"call_id", "digest", b"digest", "directory", b"directory", "ended", b"ended", "message_id", b"message_id", "outcome", b"outcome", "path", b"path", "refusal", b"refusal", "refusal_reason", b"refusal_reason", "session_id", b"session_id", "state", b"state", "tool", b"tool", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "agent", b"agent", "agent_name", b"agent_name", "agent_session_id", b"agent_session_id", "call_id", b"call_id", "digest", b"digest", "directory", b"directory", "ended", b"ended", "fence", b"fence", "message_id", b"message_id", "node", b"node", "outcome", b"outcome", "path", b"path", "refusal", b"refusal", "refusal_reason", b"refusal_reason", "session_id", b"session_id", "state", b"state", "tool", b"tool", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,6 +27,8 @@ class FakeOwner:
     directory = worktree = "/"
     answers = True
     offered_services: frozenset[str] = frozenset()
+    node = ""
+    fence = 0
 
     def __init__(
         self, places: Places | None = None, *, seconds_max: float | None = None, **services: Any

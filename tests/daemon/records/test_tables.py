@@ -171,7 +171,7 @@ async def test_figures_that_are_none_are_recorded_as_some(tmp_path: Path) -> Non
     assert (kept.cpu_seconds, kept.memory_peak_bytes, kept.output_bytes) == (0.0, 2**63 - 1, 0)
 
 
-@pytest.mark.parametrize("field", [None, *Outcome._fields[3:], *Facts._fields])
+@pytest.mark.parametrize("field", [None, "place", *Outcome._fields[3:], *Facts._fields])
 def test_a_row_has_all_that_is_known_of_a_call(field: str | None) -> None:
     """Also where one thing alone is other than it is for most calls."""
     output = KeptOutput(
@@ -188,12 +188,14 @@ def test_a_row_has_all_that_is_known_of_a_call(field: str | None) -> None:
     other: dict[str, Any] = {
         "output": output, "ran": False, "stopped": "killed", "side_effects_possible": True, "notes": ("a", "b"),
         "facts": Facts(worker_id="w-1"), "worker_id": "w-1", "state_lost": True, "logs": (log,), "refused_hosts": ("a:1",),
-        "moved_aside": ("x", "é"), "metadata": b"",
+        "moved_aside": ("x", "é"), "metadata": b"", "node": "n1",
     }  # fmt: skip
     call = ended("c-1")._replace(arguments=b"", result=b"")
     outcome = call.outcome
     assert outcome is not None
-    if field in Outcome._fields:
+    if field == "place":
+        call = call._replace(node="n1", fence=3)
+    elif field in Outcome._fields:
         call = call._replace(outcome=outcome._replace(**{field: other[field]}))
     elif field is not None:
         facts = outcome.facts._replace(**{field: other.get(field, 3)})

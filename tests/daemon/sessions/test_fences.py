@@ -11,6 +11,7 @@ from toolcelld.sessions.caller import Lease
 from toolcelld.sessions.fences import Fences, is_older
 
 LEASE = Lease(
+    node="n1",
     session="s-1",
     tenant="alice",
     certificate="",

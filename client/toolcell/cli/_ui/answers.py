@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from toolcell._units import format_bytes, format_seconds
 from toolcell._version import VERSION
@@ -44,18 +44,23 @@ def outcome_of(call: CallInfo) -> Outcome | None:
     return read_outcome(call.outcome, b"", lambda: read_facts(call.outcome.facts))
 
 
+_NODE: Final = ("NODE",)
+
+
 def say_fault_of_records(terminal: Terminal, fault: str) -> None:
     """Say why a list of what has happened may lack some of it."""
     if fault:
         terminal.say(f"Not all may be here: the records cannot be used: {clean(fault)}; see toolcell doctor")
 
 
-def print_calls(found: Sequence[CallInfo]) -> None:
+def print_calls(found: Sequence[CallInfo], *, of_nodes: bool = False) -> None:
+    """Print calls as a table; with their nodes, where they are of several."""
     now = datetime.now(UTC)
     print_table(
-        ("CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY"),
+        (*_NODE[:of_nodes], "CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY"),
         [
             (
+                *((call.node,) if of_nodes else ()),
                 call.call_id,
                 call.tool,
                 _ending(call),
@@ -156,27 +161,31 @@ def _figures(facts: pb.Facts | WireMessage) -> Iterator[tuple[str, str]]:
         yield "refused hosts", ", ".join(facts.refused_hosts)
 
 
-def print_workers(answer: op.ListWorkersResponse | WireMessage) -> None:
-    """Print the workers as a table, MCP servers as another, and the files that none is started for."""
+def print_workers(answer: op.ListWorkersResponse | WireMessage, *, of_nodes: bool = False) -> None:
+    """Print the workers as a table, MCP servers as another, and the files that none is started for; with their nodes, of several."""
     now = datetime.now(UTC)
     servers = [worker for worker in answer.workers if worker.server.name]
     others = [worker for worker in answer.workers if not worker.server.name]
     if others or not servers:
-        _print_others(others, now)
+        _print_others(others, now, of_nodes=of_nodes)
     if servers:
-        _print_servers(servers, now, below=bool(others))
+        _print_servers(servers, now, below=bool(others), of_nodes=of_nodes)
     if answer.quarantined:
         print("\nIn quarantine; toolcell release TOOL lets one out:")
     for shut_out in answer.quarantined:
         why = shut_out.by or f"{len(shut_out.deaths)} deaths, the last of {shut_out.deaths[-1].cause}"
-        print_prose(f"  {shown_file(shut_out.path)}: {clean(why)}, {ago(time_of(shut_out.since), now)}")
+        where = f"{clean(shut_out.node)} " if of_nodes else ""
+        print_prose(
+            f"  {where}{shown_file(shut_out.path)}: {clean(why)}, {ago(time_of(shut_out.since), now)}"
+        )
 
 
-def _print_others(others: Sequence[op.WorkerInfo | WireMessage], now: datetime) -> None:
+def _print_others(others: Sequence[op.WorkerInfo | WireMessage], now: datetime, *, of_nodes: bool) -> None:
     print_table(
-        ("WORKER", "STATE", "SINCE", "PID", "MEMORY", "CALLS", "CALL", "FILE"),
+        (*_NODE[:of_nodes], "WORKER", "STATE", "SINCE", "PID", "MEMORY", "CALLS", "CALL", "FILE"),
         [
             (
+                *((worker.node,) if of_nodes else ()),
                 worker.worker_id,
                 worker.state,
                 ago(time_of(worker.since), now),
@@ -194,13 +203,28 @@ def _print_others(others: Sequence[op.WorkerInfo | WireMessage], now: datetime) 
     )
 
 
-def _print_servers(servers: Sequence[op.WorkerInfo | WireMessage], now: datetime, *, below: bool) -> None:
+def _print_servers(
+    servers: Sequence[op.WorkerInfo | WireMessage], now: datetime, *, below: bool, of_nodes: bool
+) -> None:
     if below:
         print()
     print_table(
-        ("SERVER", "STATE", "AGE", "PID", "MEMORY", "CALLS", "NOW", "SESSIONS", "STARTS", "DIRECTORY"),
+        (
+            *_NODE[:of_nodes],
+            "SERVER",
+            "STATE",
+            "AGE",
+            "PID",
+            "MEMORY",
+            "CALLS",
+            "NOW",
+            "SESSIONS",
+            "STARTS",
+            "DIRECTORY",
+        ),
         [
             (
+                *((worker.node,) if of_nodes else ()),
                 worker.server.name,
                 worker.state,
                 ago(time_of(worker.started), now).removesuffix(" ago"),

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from toolcell import _paths
 from toolcell._file_kinds import KINDS, kind_of, listed
 from toolcell._paths import ANSWER_SECONDS
+from toolcell._printable import printable
 
 from .exit_codes import Exit, Failure, Misuse
 
@@ -95,10 +96,27 @@ async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
     from toolcell.client._transport.operator import operate
 
     running = find(context.socket, "running")
+    if _paths.is_cluster(running.socket):
+        async with _nodes(context) as nodes:
+            yield nodes
+        return
     refuse_stale(running.socket)
     await refuse_hung(running.socket)
     async with operate(running) as found:
         yield found
+
+
+@asynccontextmanager
+async def _nodes(context: CommandContext) -> AsyncGenerator[Operator]:
+    """All nodes of the cluster; which of them have not answered is said in the end."""
+    from toolcell.client._transport.nodes import oversee
+
+    from .terminal import Terminal
+
+    async with oversee() as nodes:
+        yield nodes
+    for node, why in sorted(nodes.faults.items()):
+        Terminal(quiet=context.quiet).note(printable(f"{node} is not shown: {why}\n"))
 
 
 def refuse_stale(socket: str) -> None:

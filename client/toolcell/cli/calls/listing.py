@@ -68,7 +68,7 @@ async def calls(
     if context.as_json:
         print_json({"calls": [_record(call) for call in found.calls]})
     else:
-        print_calls(found.calls)
+        print_calls(found.calls, of_nodes=client.of_nodes)
     sys.stdout.flush()
     say_fault_of_records(Terminal(quiet=context.quiet), found.records_fault)
     return Exit.OK
@@ -104,7 +104,7 @@ async def sessions(context: CommandContext, session: str | None) -> Exit:
             await client.ask(client.operator.ListSessions, op.ListSessionsRequest(session_id=session or ""))
         ).sessions
         if session is None:
-            _list_sessions(context, found)
+            _list_sessions(context, found, of_nodes=client.of_nodes)
             return Exit.OK
         if len(found) != 1:
             what = f"{len(found)} sessions begin" if found else "There is no session that begins"
@@ -133,19 +133,29 @@ async def sessions(context: CommandContext, session: str | None) -> Exit:
         ]
     )
     print()
-    print_calls(running)
+    print_calls(running, of_nodes=client.of_nodes)
     return Exit.OK
 
 
-def _list_sessions(context: CommandContext, found: Sequence[op.SessionInfo]) -> None:
+def _list_sessions(context: CommandContext, found: Sequence[op.SessionInfo], *, of_nodes: bool) -> None:
     if context.as_json:
         print_json({"sessions": [record(session) for session in found]})
         return
     now = datetime.now(UTC)
     print_table(
-        ("SESSION", "AGENT", "STATE", "OPENED", "CALLS", "ENDED", "DIRECTORY"),
+        (
+            *(("NODE",) if of_nodes else ()),
+            "SESSION",
+            "AGENT",
+            "STATE",
+            "OPENED",
+            "CALLS",
+            "ENDED",
+            "DIRECTORY",
+        ),
         [
             (
+                *((session.node,) if of_nodes else ()),
                 session.session_id,
                 session.agent,
                 session.state,
@@ -171,5 +181,5 @@ async def ps(context: CommandContext) -> Exit:
         held = [record(file) for file in answer.quarantined]
         print_json({"workers": [record(worker) for worker in found], "quarantined": held})
         return Exit.OK
-    print_workers(answer)
+    print_workers(answer, of_nodes=client.of_nodes)
     return Exit.OK

@@ -133,7 +133,7 @@ class LogPrinter:
 
     def print(self, entry: op.LogLine) -> None:
         printed = entry.source in ("stdout", "stderr")
-        key = (entry.call_id, entry.tool, entry.source)
+        key = (f"{entry.node} {entry.call_id}", entry.tool, entry.source)
         goes_on = self._open and key == self._last
         if not goes_on:
             self.end()
@@ -143,7 +143,8 @@ class LogPrinter:
         moment = time_of(entry.time)
         level = f"{entry.level}: " if entry.level else ""
         head = f"{moment.astimezone():%H:%M:%S}" if moment else "-"
-        head = f"{head} {clean(entry.tool or entry.source)}: {level}"
+        where = f"{entry.node} " if entry.node else ""
+        head = f"{head} {clean(where + (entry.tool or entry.source))}: {level}"
         *lines, rest = entry.text.split("\n")
         if rest or not lines:
             lines.append(rest)

@@ -18,6 +18,7 @@ class PlacementMethods:
         "/toolcell.v1.Placement/Release", pb.PlacementReleaseRequest, pb.PlacementReleaseResponse
     )
     ListNodes: Final = Method("/toolcell.v1.Placement/ListNodes", pb.ListNodesRequest, pb.ListNodesResponse)
+    Oversee: Final = Method("/toolcell.v1.Placement/Oversee", pb.OverseeRequest, pb.OverseeResponse)
     DrainNode: Final = Method("/toolcell.v1.Placement/DrainNode", pb.DrainNodeRequest, pb.DrainNodeResponse)
 
 

@@ -61,6 +61,8 @@ FACTS: Table = {
     14: ("*logs", OUTPUT),
     15: ("*refused_hosts", "string"),
     16: ("*moved_aside", "string"),
+    17: ("node", "string"),
+    18: ("fence", "uint"),
 }
 OUTCOME: Table = {
     1: ("kind", "int"),

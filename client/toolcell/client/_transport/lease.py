@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from toolcell.client.outcome import NOT_UNDONE, Kind, Outcome
+from toolcell.client.outcome import NOT_UNDONE, Facts, Kind, Outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .stream import Stream
@@ -77,4 +77,5 @@ class Lease:
             },
             ran=sent,
             side_effects_possible=sent,
+            facts=Facts(node=self._node if self._fence else "", fence=self._fence),
         )

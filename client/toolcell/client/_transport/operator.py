@@ -22,6 +22,8 @@ class Operator:
 
     __slots__ = ("_channel",)
 
+    of_nodes = False
+    """Whether rows are of several daemons, and say of which."""
     operator = OperatorMethods
     tools = ToolCellMethods
 

@@ -164,6 +164,8 @@ def read_facts(facts: pb.Facts | WireMessage) -> Facts:
         tuple(_read_output(log) for log in facts.logs),
         tuple(facts.refused_hosts),
         tuple(facts.moved_aside),
+        facts.node,
+        facts.fence,
     )
 
 

@@ -61,6 +61,8 @@ class CallSummary(NamedTuple):
     arguments_bytes: int
     result: bytes  # the beginning of the body's JSON
     result_bytes: int
+    node: str = ""
+    fence: int = 0
 
 
 FEED_MAX: Final = 20_000

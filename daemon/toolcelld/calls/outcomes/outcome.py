@@ -134,6 +134,8 @@ class Facts(NamedTuple):
     logs: tuple[KeptOutput, ...] = ()
     refused_hosts: tuple[str, ...] = ()
     moved_aside: tuple[str, ...] = ()
+    node: str = ""
+    fence: int = 0
 
 
 NO_FACTS: Final = Facts()

@@ -146,6 +146,8 @@ def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
     wire_facts.state_lost = facts.state_lost
     wire_facts.stop_seconds = facts.stop_seconds
     wire_facts.killed_processes = facts.killed_processes
+    if facts.fence:
+        wire_facts.node, wire_facts.fence = facts.node, facts.fence
     if facts.moved_aside:
         wire_facts.moved_aside.extend(facts.moved_aside)
     for output in facts.logs:
@@ -312,6 +314,8 @@ def call_info(call: CallSummary) -> pb.CallInfo:
         path=call.path.encode(errors="backslashreplace").decode(),
         digest=call.digest,
         ended=timestamp(call.story[-1][0]) if call.state == "ended" else None,
+        node=call.node,
+        fence=call.fence,
     )
     if call.outcome is not None:
         _fill_outcome(info.outcome, call.outcome)

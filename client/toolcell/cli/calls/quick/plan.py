@@ -60,6 +60,8 @@ class QuickPlan:
             and not os.path.isabs(os.environ.get("TOOLCELL_SOCKET", "/"))
         ):
             raise Unserved  # the socket's place depends on the directory
+        if self.socket is not None and _paths.is_elsewhere(self.socket):
+            raise Unserved
         try:
             directory = os.path.realpath(self.directory) if self.directory else os.getcwd()
             if not (os.path.isdir(directory) and os.access(directory, os.X_OK)):
