@@ -41,6 +41,7 @@ class NodeWatch:
         self.seen_at = 0.0  # Unix time
         self.draining = False  # by an operator
         self.state = "lost"
+        self._lost_at = time.monotonic()
         self._keys = keys
         self._book = book
         self._channel: Channel | None = None
@@ -59,8 +60,10 @@ class NodeWatch:
             await self._pause()
 
     async def look(self) -> bool:
-        """Return whether the node reports now, within a second."""
+        """Return whether the node reports now, within a second; one that has been lost for so long is not waited for."""
         asked_at = time.monotonic()
+        if self.state == "lost" and asked_at >= self._lost_at + LOOK_SECONDS:
+            return False
         self._hurry.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
@@ -121,6 +124,7 @@ class NodeWatch:
     def _lose(self, why: str) -> None:
         if self.state != "lost":
             logger.warning("The node %s does not answer: %s", self.node.name, why)
+            self._lost_at = time.monotonic()
         self.state = "lost"
         self._hurry.clear()
         self._book.silent(time.monotonic(), self.node.name)

@@ -225,7 +225,7 @@ def ending(daemon: RunningDaemon, call: Call) -> str:
 async def test_a_frozen_node_is_left_and_its_lease_ends_its_call_when_it_goes_on(faults: Faults) -> None:
     """The daemon, its zygote and its cells are all stopped. Figures are printed, and none is asserted."""
     await until_ready()
-    async with connect("cluster", directory="s:", linger=30) as session:
+    async with connect("cluster", directory="s:") as session:
         node = await node_of(session)
         daemon = faults.placed.nodes[node]
         path = daemon.directory / "frozen"

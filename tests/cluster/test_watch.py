@@ -1,0 +1,44 @@
+"""What Placement knows of a node that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcell_proto.v1 import placement_pb2 as pb
+from toolcelld_cluster import watch
+from toolcelld_cluster.book import Book, Rules
+from toolcelld_cluster.inventory import Inventory, Node
+from toolcelld_cluster.watch import NodeWatch
+
+pytestmark = pytest.mark.anyio
+
+HOUR_SECONDS = 3600.0
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> NodeWatch:
+    """A node that has just been lost, for which a look waits an hour."""
+    monkeypatch.setattr(watch, "LOOK_SECONDS", HOUR_SECONDS)
+    inventory, keys = Inventory(), Any
+    node = Node(name="n1", address="n1:1", volumes={"a": "/a"})
+    inventory.put(node)
+    return NodeWatch(node, keys, Book(Rules(tenants={}), inventory, 0.0, 1))  # type: ignore[arg-type]
+
+
+async def test_a_node_that_has_been_lost_for_as_long_as_a_look_is_not_waited_for(watched: NodeWatch) -> None:
+    watched._lost_at -= HOUR_SECONDS
+    with anyio.fail_after(30):
+        assert not await watched.look()
+
+
+async def test_a_node_that_was_lost_just_now_is_looked_at_until_it_reports(watched: NodeWatch) -> None:
+    with anyio.fail_after(30):
+        looking = asyncio.create_task(watched.look())
+        await watched._hurry.wait()
+        watched._take(time.monotonic(), pb.ReportResponse())
+        assert await looking
