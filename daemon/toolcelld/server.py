@@ -43,7 +43,7 @@ from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.backlog import carried
 from toolcelld.rpc.health import SERVICES, Health
-from toolcelld.rpc.interceptors import Parser
+from toolcelld.rpc.interceptors import RefusalInterceptor
 from toolcelld.rpc.operator_service import Operator
 from toolcelld.runtime_directory import RuntimeDirectory
 from toolcelld.systemd.service_manager import ServiceManager
@@ -139,7 +139,7 @@ async def _serve(
     )
     invitations = Invitations(listen) if listen is not None and invites else None
     async with daemon.opened():
-        server = grpc.aio.server(interceptors=[access, Parser()], options=SERVER_OPTIONS)
+        server = grpc.aio.server(interceptors=[access, RefusalInterceptor()], options=SERVER_OPTIONS)
         health = Health(daemon.sessions)
         toolcell_pb2_grpc.add_ToolCellServicer_to_server(
             ToolCell(daemon.services, daemon.sessions, access), server

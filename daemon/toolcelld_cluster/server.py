@@ -17,7 +17,7 @@ from toolcell_proto.v1 import placement_pb2_grpc, toolcell_pb2_grpc
 from toolcelld.remote.certificates import TICKET_KEY_BYTES, Material
 from toolcelld.remote.joining import Invitations, Joining, invitation
 from toolcelld.remote.listener import OPTIONS
-from toolcelld.rpc.interceptors import Parser
+from toolcelld.rpc.interceptors import RefusalInterceptor
 from toolcelld_cluster.book import Book
 from toolcelld_cluster.configuration import Configuration, FileError
 from toolcelld_cluster.engine import Engine
@@ -61,7 +61,7 @@ async def run(configuration: Configuration, invite: Sequence[str]) -> None:
     book.freed = engine.release
     material = _material(configuration, found)
     invitations = Invitations(material)
-    server = grpc.aio.server(interceptors=[Parser()], options=_options())
+    server = grpc.aio.server(interceptors=[RefusalInterceptor()], options=_options())
     service = Placement(book, engine, found)
     placement_pb2_grpc.add_PlacementServicer_to_server(service, server)
     toolcell_pb2_grpc.add_JoiningServicer_to_server(Joining(material, invitations), server)

@@ -57,13 +57,15 @@ async def serve_grpc(socket: str) -> None:
         import grpc.aio
 
     from toolcelld.rpc.auth import TokenInterceptor
-    from toolcelld.rpc.interceptors import Parser
+    from toolcelld.rpc.interceptors import RefusalInterceptor
     from toolcelld.runtime_directory import RuntimeDirectory
     from toolcelld.server import SERVER_OPTIONS
 
     directory = RuntimeDirectory(socket)
     directory.take()
-    server = grpc.aio.server(interceptors=[TokenInterceptor(directory), Parser()], options=SERVER_OPTIONS)
+    server = grpc.aio.server(
+        interceptors=[TokenInterceptor(directory), RefusalInterceptor()], options=SERVER_OPTIONS
+    )
 
     async def echo(request: bytes, context: Any) -> bytes:
         return request

@@ -45,7 +45,7 @@ from toolcelld.remote.tickets import (
 from toolcelld.rpc.agent_service import ToolCell, refusals
 from toolcelld.rpc.auth import OPERATOR_METHODS, Refusing, shown
 from toolcelld.rpc.health import Health
-from toolcelld.rpc.interceptors import RPC, Handler, Parser
+from toolcelld.rpc.interceptors import RPC, Handler, RefusalInterceptor
 from toolcelld.rpc.operator_service import Operator
 from toolcelld.sessions.caller import Caller, Lease
 from toolcelld.sessions.registry import Sessions
@@ -104,7 +104,7 @@ async def listening(
     tickets = Tickets(material, daemon.sessions)
     known = dict(OPTIONS)
     options = (*(each for each in options if each[0] not in known), *OPTIONS)
-    server = grpc.aio.server(interceptors=[Parser(), tickets], options=options)
+    server = grpc.aio.server(interceptors=[RefusalInterceptor(), tickets], options=options)
     toolcell_pb2_grpc.add_ToolCellServicer_to_server(
         ToolCell(daemon.services, daemon.sessions, tickets, node=material.node), server
     )

@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import replace
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import grpc
 import grpc.aio
@@ -74,13 +74,6 @@ def stop_by_operator(reason: str, deed: str = "") -> Stop:
     return Stop(Kind.ABORTED, "operator", f"by an operator{deed and ', '}{deed}{said and ': '}{said}")
 
 
-async def abort(context: Context, refusal: Refusal) -> NoReturn:
-    """End an RPC with a refusal and its details."""
-    message, metadata = trailers(refusal)
-    await context.abort(STATUS_CODES[refusal.reason], message, trailing_metadata=metadata)
-    raise AssertionError("abort returned")
-
-
 async def pin_of(services: Services, directory: str, caller: Caller = AGENT) -> Pin:
     """Return the catalog of a directory as it is now, and what was scanned for it; closed already."""
     try:
@@ -98,11 +91,12 @@ async def look_at(services: Services, directory: str, caller: Caller = AGENT) ->
 
 @contextlib.asynccontextmanager
 async def refusals(context: Context) -> AsyncGenerator[None]:
-    """Within: a `Refusal` ends the RPC as one."""
+    """Within: a `Refusal` ends the RPC as one, with its details."""
     try:
         yield
     except Refusal as refusal:
-        await abort(context, refusal)
+        message, metadata = trailers(refusal)
+        await context.abort(STATUS_CODES[refusal.reason], message, trailing_metadata=metadata)
 
 
 class ToolCell(rpc.ToolCellServicer):
@@ -274,52 +268,49 @@ class ToolCell(rpc.ToolCellServicer):
     async def CallTool(
         self, request: pb.CallToolRequest, context: Context
     ) -> AsyncIterator[pb.CallToolResponse]:
-        async with refusals(context):
-            if not request.call.call_id:
-                request.call.call_id = f"c-{secrets.token_hex(8)}"
-            check_length("agent", request.agent)
-            wanted = complete(request.call, request.agent)
-            opened = OpenRequest(
-                agent=request.agent or "unknown",
-                directory=request.directory,
-                linger_seconds=0,
-                at_once=True,  # its call waits for what it needs
-                caller=self._access.caller(context),
-            )
-            session = await self._sessions.open(opened, field="directory")
-            # It ends when the client is gone or its deadline has passed, too: then its end stops the call.
-            with session.attached():
-                if session.lease is not None:
-                    session.lease.hold()
-                session.admit(wanted)
-                over = False
-                while not over:
-                    await session.outbox.ready.wait()
-                    for event in session.outbox.take():
-                        if isinstance(event, events.CallRefused):
-                            raise event.refusal
-                        if event.call_id:
-                            event.number = 0
-                            response = pb.CallToolResponse()
-                            encode_event(event, response.event)
-                            yield response
-                        over = over or _is_last(event)
+        if not request.call.call_id:
+            request.call.call_id = f"c-{secrets.token_hex(8)}"
+        check_length("agent", request.agent)
+        wanted = complete(request.call, request.agent)
+        opened = OpenRequest(
+            agent=request.agent or "unknown",
+            directory=request.directory,
+            linger_seconds=0,
+            at_once=True,  # its call waits for what it needs
+            caller=self._access.caller(context),
+        )
+        session = await self._sessions.open(opened, field="directory")
+        # It ends when the client is gone or its deadline has passed, too: then its end stops the call.
+        with session.attached():
+            if session.lease is not None:
+                session.lease.hold()
+            session.admit(wanted)
+            over = False
+            while not over:
+                await session.outbox.ready.wait()
+                for event in session.outbox.take():
+                    if isinstance(event, events.CallRefused):
+                        raise event.refusal
+                    if event.call_id:
+                        event.number = 0
+                        response = pb.CallToolResponse()
+                        encode_event(event, response.event)
+                        yield response
+                    over = over or _is_last(event)
 
     # Tools
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Context) -> pb.ListToolsResponse:
-        async with refusals(context):
-            caller = self._access.caller(context)
-            found = await look_at(self._services, request.directory, caller)
-            part = catalog_part(found, 0, len(found.tools), last=True)
-            del part.problems[:]
-            more = list(self._quarantined(found))
-            if caller.operator:
-                more += disabled_tools(found)
-            found = replace(found, problems=(*found.problems, *more))
-            part.problems.extend(encode_problem(problem) for problem in found.problems)
-            return pb.ListToolsResponse(catalog=part, text=catalog.render(found))
-        raise AssertionError
+        caller = self._access.caller(context)
+        found = await look_at(self._services, request.directory, caller)
+        part = catalog_part(found, 0, len(found.tools), last=True)
+        del part.problems[:]
+        more = list(self._quarantined(found))
+        if caller.operator:
+            more += disabled_tools(found)
+        found = replace(found, problems=(*found.problems, *more))
+        part.problems.extend(encode_problem(problem) for problem in found.problems)
+        return pb.ListToolsResponse(catalog=part, text=catalog.render(found))
 
     def _quarantined(self, found: catalog.Catalog) -> Iterator[Problem]:
         """The catalog does not know of it, because it passes; who looks at the tools is told."""
@@ -330,28 +321,24 @@ class ToolCell(rpc.ToolCellServicer):
                 yield Problem(held.path, "", "quarantined", f"in quarantine: {held}\n{remedy}")
 
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
-        async with refusals(context):
-            found = await look_at(self._services, request.directory, self._access.caller(context))
-            tool = find_tool(found, request.name, field="name")
-            lines = [
-                pb.Setting(key=line.key, value=line.value, origin=line.origin)
-                for line in self._services.ruleset.settings(tool).lines
-            ]
-            return pb.GetToolResponse(tool=encode_tool(tool), settings=lines)
-        raise AssertionError
+        found = await look_at(self._services, request.directory, self._access.caller(context))
+        tool = find_tool(found, request.name, field="name")
+        lines = [
+            pb.Setting(key=line.key, value=line.value, origin=line.origin)
+            for line in self._services.ruleset.settings(tool).lines
+        ]
+        return pb.GetToolResponse(tool=encode_tool(tool), settings=lines)
 
     # Aborting and reading
 
     async def AbortCall(self, request: pb.AbortCallRequest, context: Context) -> pb.AbortCallResponse:
-        async with refusals(context):
-            caller = self._access.caller(context)
-            if caller.operator and not request.resume_token:
-                return self._abort_as_operator(request)
-            session = self._sessions.get(request.session_id, request.resume_token, caller)
-            stop = Stop(Kind.ABORTED, "client", request.reason[:REASON_LETTERS_MAX] or "by the client")
-            running = session.abort(request.call_id, stop)
-            return pb.AbortCallResponse(running=running, call_id=request.call_id)
-        raise AssertionError
+        caller = self._access.caller(context)
+        if caller.operator and not request.resume_token:
+            return self._abort_as_operator(request)
+        session = self._sessions.get(request.session_id, request.resume_token, caller)
+        stop = Stop(Kind.ABORTED, "client", request.reason[:REASON_LETTERS_MAX] or "by the client")
+        running = session.abort(request.call_id, stop)
+        return pb.AbortCallResponse(running=running, call_id=request.call_id)
 
     def _abort_as_operator(self, request: pb.AbortCallRequest) -> pb.AbortCallResponse:
         found = self._sessions.find_call(request.call_id)
@@ -380,28 +367,26 @@ class ToolCell(rpc.ToolCellServicer):
     async def ReadOutput(
         self, request: pb.ReadOutputRequest, context: Context
     ) -> AsyncIterator[pb.ReadOutputResponse]:
-        async with refusals(context):
-            spills = self._services.spills
-            output = await self._find_output(spills, request, context)
-            yield pb.ReadOutputResponse(output=encode_output(output))
-            if request.first_line:
-                parts = spills.read_lines(output, request.first_line, request.last_line)
-            else:
-                parts = spills.read(output, request.start_bytes, request.length_bytes)
-            try:
-                async for part in parts:
-                    yield pb.ReadOutputResponse(data=part)
-            except UnknownOutput as error:
-                raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error
+        spills = self._services.spills
+        output = await self._find_output(spills, request, context)
+        yield pb.ReadOutputResponse(output=encode_output(output))
+        if request.first_line:
+            parts = spills.read_lines(output, request.first_line, request.last_line)
+        else:
+            parts = spills.read(output, request.start_bytes, request.length_bytes)
+        try:
+            async for part in parts:
+                yield pb.ReadOutputResponse(data=part)
+        except UnknownOutput as error:
+            raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error
 
     async def ListOffers(
         self, request: pb.ListOffersRequest, context: Context
     ) -> AsyncIterator[pb.ListOffersResponse]:
-        async with refusals(context):
-            caller = self._access.caller(context)
-            session = self._sessions.get(request.session_id, request.resume_token, caller)
-            for part in encode_offers(session.offered):
-                yield part
+        caller = self._access.caller(context)
+        session = self._sessions.get(request.session_id, request.resume_token, caller)
+        for part in encode_offers(session.offered):
+            yield part
 
     async def _find_output(
         self, spills: SpillStore, request: pb.ReadOutputRequest, context: Context

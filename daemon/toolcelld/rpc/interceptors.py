@@ -1,9 +1,9 @@
-"""Bytes that are no message are their sender's fault: a refusal, and not a failure of ours.
+"""The end of an RPC that is refused: a `Refusal` of a handler, and bytes that are no message, which are their sender's fault.
 
 grpc parses a request before its handler is called, and takes a parser's exception for the handler's:
 the caller would read "UNKNOWN: Unexpected DecodeError" and our log would have a traceback. So here
 the handlers of our own services are given the bytes. A stream's messages are parsed where they are
-read, see `service`.
+read, and its refusals ended there, see `agent_service`: each of them would pass by a frame more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from toolcelld.errors import BadRequest
-from toolcelld.rpc.agent_service import abort
+from toolcelld.rpc.agent_service import refusals
 
 OURS = "/toolcell.v1."
 
@@ -25,8 +25,8 @@ Handler = Any  # grpc.RpcMethodHandler, whose stubs know only synchronous ones
 RPC: Any = grpc  # for the same reason
 
 
-class Parser(grpc.aio.ServerInterceptor):
-    """Parses what comes to the unary methods of our services."""
+class RefusalInterceptor(grpc.aio.ServerInterceptor):
+    """Parses what comes to the unary methods of our services, and ends those that are refused."""
 
     async def intercept_service(
         self,
@@ -48,7 +48,9 @@ class Parser(grpc.aio.ServerInterceptor):
 
 def _answering(handler: Handler) -> Callable[[bytes, Any], Awaitable[Any]]:
     async def answer(data: bytes, context: Any) -> Any:
-        return await handler.unary_unary(await _parsed(handler, data, context), context)
+        async with refusals(context):
+            return await handler.unary_unary(_parsed(handler, data), context)
+        raise AssertionError
 
     return answer
 
@@ -56,18 +58,18 @@ def _answering(handler: Handler) -> Callable[[bytes, Any], Awaitable[Any]]:
 def _streaming(handler: Handler) -> Callable[[bytes, Any], AsyncIterator[Any]]:
     async def stream(data: bytes, context: Any) -> AsyncIterator[Any]:
         # Closed with its reader: a CallTool without a reader is aborted at once.
-        async with aclosing(handler.unary_stream(await _parsed(handler, data, context), context)) as answers:
+        async with (
+            refusals(context),
+            aclosing(handler.unary_stream(_parsed(handler, data), context)) as answers,
+        ):
             async for answer in answers:
                 yield answer
 
     return stream
 
 
-async def _parsed(handler: Handler, data: bytes, context: Any) -> Any:
+def _parsed(handler: Handler, data: bytes) -> Any:
     try:
         return handler.request_deserializer(data)
-    except DecodeError:
-        await abort(
-            context,
-            BadRequest("the request is not the message that this method takes."),
-        )
+    except DecodeError as error:
+        raise BadRequest("the request is not the message that this method takes.") from error

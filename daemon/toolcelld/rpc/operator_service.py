@@ -29,7 +29,7 @@ from toolcelld.policy.project import Project
 from toolcelld.policy.promises import text_of
 from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.rpc.activity import Activity
-from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, pin_of, refusals
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, pin_of
 from toolcelld.rpc.doctor import (
     diagnose,
     look_at_engine,
@@ -100,9 +100,7 @@ class Operator(Steering):
         )
 
     async def GetActivity(self, request: pb.GetActivityRequest, context: Context) -> pb.GetActivityResponse:
-        async with refusals(context):
-            return await self._activity.answer(request, await self.GetStatus(pb.GetStatusRequest(), context))
-        raise AssertionError
+        return await self._activity.answer(request, await self.GetStatus(pb.GetStatusRequest(), context))
 
     async def ListSessions(
         self, request: pb.ListSessionsRequest, context: Context
@@ -132,9 +130,7 @@ class Operator(Steering):
             yield call
 
     async def GetCall(self, request: pb.GetCallRequest, context: Context) -> pb.GetCallResponse:
-        async with refusals(context):
-            return await self._history.call(request.call_id)
-        raise AssertionError
+        return await self._history.call(request.call_id)
 
     async def ListEvents(self, request: pb.ListEventsRequest, context: Context) -> pb.ListEventsResponse:
         return await self._history.events(request)
@@ -176,66 +172,56 @@ class Operator(Steering):
                     yield pb.TailLogsResponse(lines=[_line(line)])
 
     async def Reload(self, request: pb.ReloadRequest, context: Context) -> pb.ReloadResponse:
-        async with refusals(context):
-            try:
-                directories, tools, problems = await self._daemon.reload()
-            except ConfigError as error:
-                raise BadRequest(
-                    f"the configuration stays as it was: {error}", field="configuration"
-                ) from error
-            return pb.ReloadResponse(
-                directories=directories,
-                tools=tools,
-                problems=[encode_problem(problem) for problem in problems],
-            )
-        raise AssertionError
+        try:
+            directories, tools, problems = await self._daemon.reload()
+        except ConfigError as error:
+            raise BadRequest(f"the configuration stays as it was: {error}", field="configuration") from error
+        return pb.ReloadResponse(
+            directories=directories,
+            tools=tools,
+            problems=[encode_problem(problem) for problem in problems],
+        )
 
     # Trust, and what the host can give
 
     async def GetTrust(self, request: pb.GetTrustRequest, context: Context) -> pb.GetTrustResponse:
-        async with refusals(context):
-            asked: TrustRequest | AcceptRequest
-            if request.server:
-                asked = await self._accept_request(request.directory, request.server)
-            else:
-                asked = await self._trust_request(request.directory)
-            differences = {tool.name: await self._difference(tool) for tool in asked.changed}
-            found = await look(asked.catalog.directory, asked.encoded, differences)
-            found.notices.extend(self._notices)
-            return found
-        raise AssertionError
+        asked: TrustRequest | AcceptRequest
+        if request.server:
+            asked = await self._accept_request(request.directory, request.server)
+        else:
+            asked = await self._trust_request(request.directory)
+        differences = {tool.name: await self._difference(tool) for tool in asked.changed}
+        found = await look(asked.catalog.directory, asked.encoded, differences)
+        found.notices.extend(self._notices)
+        return found
 
     async def Trust(self, request: pb.TrustRequest, context: Context) -> pb.TrustResponse:
-        async with refusals(context):
-            if request.server:
-                return await self._accept(request)
-            trust_request = await self._trust_request(request.directory)
-            if len(self._services.ruleset.trusts.by_directory) >= TRUSTED_MAX:
-                raise Refusal(
-                    RefusalReason.TOO_LARGE,
-                    f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
-                    quota=f"trusted projects: {TRUSTED_MAX}",
-                )
-            directory = trust_request.catalog.directory
-            check_owners(
-                directory, await self._project(directory), self._daemon.config.daemon.safe_directories
+        if request.server:
+            return await self._accept(request)
+        trust_request = await self._trust_request(request.directory)
+        if len(self._services.ruleset.trusts.by_directory) >= TRUSTED_MAX:
+            raise Refusal(
+                RefusalReason.TOO_LARGE,
+                f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
+                quota=f"trusted projects: {TRUSTED_MAX}",
             )
-            # Another daemon of this user may have been told of a file by its path.
-            await self._daemon.recall_trust()
-            trust_request = dataclasses.replace(trust_request, ruleset=self._services.ruleset)
-            trusted = trust_request.granted(request.digest, pinned=request.pinned)
-            if not (kept := await self._daemon.trust(trusted, trust_request.tools)):
-                logger.warning(
-                    "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
-                )
-            granted = encode_trusted(trusted)
-            gets = [*map("network {}".format, granted.network), *map("secret {}".format, granted.secrets)]
-            text = f"{trusted.directory}{', only its code of now' if request.pinned else ''}: {', '.join(gets) or 'nothing more'}"
-            self._services.decision("trust", text)
-            # What could not be seen of its files before can be seen with their own interpreter and secrets.
-            await self._services.catalogs.describe_anew(trusted.directory, wait_seconds=LOOK_SECONDS_MAX)
-            return pb.TrustResponse(trust=granted, ends_with_daemon=not kept)
-        raise AssertionError
+        directory = trust_request.catalog.directory
+        check_owners(directory, await self._project(directory), self._daemon.config.daemon.safe_directories)
+        # Another daemon of this user may have been told of a file by its path.
+        await self._daemon.recall_trust()
+        trust_request = dataclasses.replace(trust_request, ruleset=self._services.ruleset)
+        trusted = trust_request.granted(request.digest, pinned=request.pinned)
+        if not (kept := await self._daemon.trust(trusted, trust_request.tools)):
+            logger.warning(
+                "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
+            )
+        granted = encode_trusted(trusted)
+        gets = [*map("network {}".format, granted.network), *map("secret {}".format, granted.secrets)]
+        text = f"{trusted.directory}{', only its code of now' if request.pinned else ''}: {', '.join(gets) or 'nothing more'}"
+        self._services.decision("trust", text)
+        # What could not be seen of its files before can be seen with their own interpreter and secrets.
+        await self._services.catalogs.describe_anew(trusted.directory, wait_seconds=LOOK_SECONDS_MAX)
+        return pb.TrustResponse(trust=granted, ends_with_daemon=not kept)
 
     async def _project(self, directory: str) -> Project:
         """Find the project of a directory. Raises `Refusal`."""
@@ -245,24 +231,20 @@ class Operator(Steering):
             raise BadRequest(f"{directory}: {error}", field="directory") from error
 
     async def Distrust(self, request: pb.DistrustRequest, context: Context) -> pb.DistrustResponse:
-        async with refusals(context):
-            if not request.directory.startswith("/") or "\0" in request.directory:
-                raise BadRequest("the directory has to be absolute.", field="directory")
-            directory = await asyncio.to_thread(os.path.realpath, request.directory)  # it may be gone by now
-            was_trusted = directory in self._services.ruleset.trusts.by_directory
-            self._services.decision(
-                "revoke", f"{directory}{'' if was_trusted else ', which was not trusted'}"
+        if not request.directory.startswith("/") or "\0" in request.directory:
+            raise BadRequest("the directory has to be absolute.", field="directory")
+        directory = await asyncio.to_thread(os.path.realpath, request.directory)  # it may be gone by now
+        was_trusted = directory in self._services.ruleset.trusts.by_directory
+        self._services.decision("revoke", f"{directory}{'' if was_trusted else ', which was not trusted'}")
+        if not await self._daemon.distrust(directory):
+            raise BadRequest(
+                f"{directory} is not trusted by this daemon any more, but that could not be written down: "
+                "the next one will trust it again. See its log for the reason.",
+                field="directory",
             )
-            if not await self._daemon.distrust(directory):
-                raise BadRequest(
-                    f"{directory} is not trusted by this daemon any more, but that could not be written down: "
-                    "the next one will trust it again. See its log for the reason.",
-                    field="directory",
-                )
-            if was_trusted:  # its tools replace no others any more
-                await self._services.catalogs.describe_anew(directory, wait_seconds=LOOK_SECONDS_MAX)
-            return pb.DistrustResponse(was_trusted=was_trusted)
-        raise AssertionError
+        if was_trusted:  # its tools replace no others any more
+            await self._services.catalogs.describe_anew(directory, wait_seconds=LOOK_SECONDS_MAX)
+        return pb.DistrustResponse(was_trusted=was_trusted)
 
     async def ListTrust(self, request: pb.ListTrustRequest, context: Context) -> pb.ListTrustResponse:
         known = self._services.ruleset.trusts.by_directory
@@ -274,38 +256,34 @@ class Operator(Steering):
         return [f"{notice.text}\n{notice.remedy}." for notice in self._services.store.notices]
 
     async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
-        async with refusals(context):
-            pin = await pin_of(self._services, request.directory)
-            catalog = pin.catalog
-            if request.tool in catalog.withheld:
-                return pb.ExplainResponse(explanations=[await self._explain_withheld(catalog, request.tool)])
-            tool = _of_broken_file(pin, request.tool) or find_tool(catalog, request.tool, field="tool")
-            if len(request.subject) > SUBJECT_LETTERS_MAX or "\0" in request.subject:
-                raise BadRequest(
-                    f"the subject has to be a path, a host, a program or a variable of at most {SUBJECT_LETTERS_MAX} letters.",
-                    field="subject",
-                )
-            ruleset = self._services.ruleset
-            project = await self._project(catalog.directory)
-            permit = permit_of(ruleset, tool, project, catalog.directory)
-            consent = await look(catalog.directory, ruleset.with_held, permit.consent, tool.file, tool)
-            permit = dataclasses.replace(permit, consent=consent)
-            answers = (
-                [await asyncio.to_thread(explain, permit, request.subject)]
-                if request.subject
-                else summary(permit)
+        pin = await pin_of(self._services, request.directory)
+        catalog = pin.catalog
+        if request.tool in catalog.withheld:
+            return pb.ExplainResponse(explanations=[await self._explain_withheld(catalog, request.tool)])
+        tool = _of_broken_file(pin, request.tool) or find_tool(catalog, request.tool, field="tool")
+        if len(request.subject) > SUBJECT_LETTERS_MAX or "\0" in request.subject:
+            raise BadRequest(
+                f"the subject has to be a path, a host, a program or a variable of at most {SUBJECT_LETTERS_MAX} letters.",
+                field="subject",
             )
-            return pb.ExplainResponse(
-                explanations=[pb.Explanation(**dataclasses.asdict(answer)) for answer in answers]
-            )
-        raise AssertionError
+        ruleset = self._services.ruleset
+        project = await self._project(catalog.directory)
+        permit = permit_of(ruleset, tool, project, catalog.directory)
+        consent = await look(catalog.directory, ruleset.with_held, permit.consent, tool.file, tool)
+        permit = dataclasses.replace(permit, consent=consent)
+        answers = (
+            [await asyncio.to_thread(explain, permit, request.subject)]
+            if request.subject
+            else summary(permit)
+        )
+        return pb.ExplainResponse(
+            explanations=[pb.Explanation(**dataclasses.asdict(answer)) for answer in answers]
+        )
 
     async def TryServer(self, request: pb.TryServerRequest, context: Context) -> pb.TryServerResponse:
-        async with refusals(context):
-            server_section(self._daemon, request.server)
-            pin = await pin_of(self._services, request.directory)
-            return await try_server(self._daemon, pin.catalog, request.server, request.version)
-        raise AssertionError
+        server_section(self._daemon, request.server)
+        pin = await pin_of(self._services, request.directory)
+        return await try_server(self._daemon, pin.catalog, request.server, request.version)
 
     async def _explain_withheld(self, catalog: Catalog, name: str) -> pb.Explanation:
         why, _, remedy = catalog.withheld[name].partition("\n")
@@ -353,14 +331,11 @@ class Operator(Steering):
     async def Prepare(
         self, request: pb.PrepareRequest, context: Context
     ) -> AsyncIterator[pb.PrepareResponse]:
-        async with refusals(context):
-            answers = (
-                remove_unused(self._daemon)
-                if request.remove_unused
-                else prepare(self._daemon, request.directory)
-            )
-            async for answer in answers:
-                yield answer
+        answers = (
+            remove_unused(self._daemon) if request.remove_unused else prepare(self._daemon, request.directory)
+        )
+        async for answer in answers:
+            yield answer
 
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon

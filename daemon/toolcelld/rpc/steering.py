@@ -19,7 +19,7 @@ from toolcelld.event_log import LEVELS, OperatorEvent
 from toolcelld.lifecycle import DaemonState, WorkerState
 from toolcelld.policy.disabled import DISABLED_MAX, DisabledTool, in_a_line
 from toolcelld.pool.quarantine import Quarantined
-from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, look_at, refusals, stop_by_operator
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, look_at, stop_by_operator
 from toolcelld.rpc.history import History
 from toolcelld.rpc.messages.encoding import timestamp
 from toolcelld.sessions.admission import find_tool
@@ -48,26 +48,24 @@ class Steering(rpc.OperatorServicer):
         self._history = History(daemon)
 
     async def AbortCalls(self, request: pb.AbortCallsRequest, context: Context) -> pb.AbortCallsResponse:
-        async with refusals(context):
-            if request.all == bool(request.tool or request.session_id):
-                raise BadRequest(
-                    "say which calls: those of a tool or a session, or all, which goes with neither.",
-                    field="all",
-                )
-            sessions = [each for each in self._sessions.all if each.id.startswith(request.session_id)]
-            if request.session_id and len(sessions) != 1:
-                begins = f"{len(sessions)} sessions begin with {request.session_id[:128]!r}"
-                raise Refusal(RefusalReason.UNKNOWN_SESSION, f"{begins}.", field="session_id")
-            stop = stop_by_operator(request.reason)
-            aborted = self._abort(sessions, request.tool, stop)
-            self._services.decision(
-                "abort",
-                f"{len(aborted)} calls, {stop.text}",
-                tool=request.tool,
-                session_id=sessions[0].id if request.session_id else "",
+        if request.all == bool(request.tool or request.session_id):
+            raise BadRequest(
+                "say which calls: those of a tool or a session, or all, which goes with neither.",
+                field="all",
             )
-            return pb.AbortCallsResponse(call_ids=aborted)
-        raise AssertionError
+        sessions = [each for each in self._sessions.all if each.id.startswith(request.session_id)]
+        if request.session_id and len(sessions) != 1:
+            begins = f"{len(sessions)} sessions begin with {request.session_id[:128]!r}"
+            raise Refusal(RefusalReason.UNKNOWN_SESSION, f"{begins}.", field="session_id")
+        stop = stop_by_operator(request.reason)
+        aborted = self._abort(sessions, request.tool, stop)
+        self._services.decision(
+            "abort",
+            f"{len(aborted)} calls, {stop.text}",
+            tool=request.tool,
+            session_id=sessions[0].id if request.session_id else "",
+        )
+        return pb.AbortCallsResponse(call_ids=aborted)
 
     @staticmethod
     def _abort(sessions: Iterable[Session], tool: str, stop: Stop) -> list[str]:
@@ -80,26 +78,24 @@ class Steering(rpc.OperatorServicer):
         ]
 
     async def DisableTool(self, request: pb.DisableToolRequest, context: Context) -> pb.DisableToolResponse:
-        async with refusals(context):
-            name = request.tool
-            if name not in self._services.ruleset.disabled:
-                await self._check_known(name, request.directory)
-                if len(self._services.ruleset.disabled) >= DISABLED_MAX:
-                    raise Refusal(
-                        RefusalReason.TOO_LARGE,
-                        f"{DISABLED_MAX} tools are disabled already; see toolcell status.",
-                        quota=f"disabled tools: {DISABLED_MAX}",
-                    )
-            tool = DisabledTool(name, in_a_line(request.reason), time.time())
-            if not (kept := await self._daemon.disable(tool)):
-                logger.warning("That %s is disabled cannot be written down; it ends with this daemon.", name)
-            stop = stop_by_operator(tool.reason, f"who has disabled {name}")
-            stopped = self._abort(self._sessions.all, name, stop)
-            await self._tell("disable", name, tool.reason)
-            return pb.DisableToolResponse(
-                disabled=encode_disabled(tool), call_ids=stopped, ends_with_daemon=not kept
-            )
-        raise AssertionError
+        name = request.tool
+        if name not in self._services.ruleset.disabled:
+            await self._check_known(name, request.directory)
+            if len(self._services.ruleset.disabled) >= DISABLED_MAX:
+                raise Refusal(
+                    RefusalReason.TOO_LARGE,
+                    f"{DISABLED_MAX} tools are disabled already; see toolcell status.",
+                    quota=f"disabled tools: {DISABLED_MAX}",
+                )
+        tool = DisabledTool(name, in_a_line(request.reason), time.time())
+        if not (kept := await self._daemon.disable(tool)):
+            logger.warning("That %s is disabled cannot be written down; it ends with this daemon.", name)
+        stop = stop_by_operator(tool.reason, f"who has disabled {name}")
+        stopped = self._abort(self._sessions.all, name, stop)
+        await self._tell("disable", name, tool.reason)
+        return pb.DisableToolResponse(
+            disabled=encode_disabled(tool), call_ids=stopped, ends_with_daemon=not kept
+        )
 
     async def _check_known(self, tool: str, directory: str) -> None:
         """Raise a `Refusal` unless a session or a directory sees a tool, or a call of it is remembered."""
@@ -110,24 +106,22 @@ class Steering(rpc.OperatorServicer):
         find_tool(await look_at(self._services, directory), tool, field="tool")
 
     async def EnableTool(self, request: pb.EnableToolRequest, context: Context) -> pb.EnableToolResponse:
-        async with refusals(context):
-            known = self._services.ruleset.disabled
-            if (tool := known.get(request.tool)) is None:
-                others = ", ".join([*known][:SHOWN_MAX]) or "no tool"
-                raise Refusal(
-                    RefusalReason.UNKNOWN_TOOL,
-                    f"{request.tool[:128]!r} is not disabled; {others} is.",
-                    field="tool",
-                )
-            if not await self._daemon.enable(tool.name):
-                raise BadRequest(
-                    f"{tool.name} is enabled in this daemon, but that could not be written down: "
-                    "for the next one it is disabled. See its log for the reason.",
-                    field="tool",
-                )
-            await self._tell("enable", tool.name, in_a_line(request.reason) or tool.reason)
-            return pb.EnableToolResponse(enabled=encode_disabled(tool))
-        raise AssertionError
+        known = self._services.ruleset.disabled
+        if (tool := known.get(request.tool)) is None:
+            others = ", ".join([*known][:SHOWN_MAX]) or "no tool"
+            raise Refusal(
+                RefusalReason.UNKNOWN_TOOL,
+                f"{request.tool[:128]!r} is not disabled; {others} is.",
+                field="tool",
+            )
+        if not await self._daemon.enable(tool.name):
+            raise BadRequest(
+                f"{tool.name} is enabled in this daemon, but that could not be written down: "
+                "for the next one it is disabled. See its log for the reason.",
+                field="tool",
+            )
+        await self._tell("enable", tool.name, in_a_line(request.reason) or tool.reason)
+        return pb.EnableToolResponse(enabled=encode_disabled(tool))
 
     async def _tell(self, action: str, tool: str, message: str) -> None:
         """Publish a decision about a tool, and have the catalogs follow it."""
@@ -156,92 +150,81 @@ class Steering(rpc.OperatorServicer):
     async def QuarantineTool(
         self, request: pb.QuarantineToolRequest, context: Context
     ) -> pb.QuarantineToolResponse:
-        async with refusals(context):
-            catalogs = [session.catalog for session in self._sessions.all]
-            if request.directory:
-                catalogs.append(await look_at(self._services, request.directory))
-            files = {
-                tool.file.digest: tool.file
-                for catalog in catalogs
-                for tool in (*catalog.tools.values(), *catalog.doors.values(), *catalog.disabled.values())
-                if request.tool in (tool.name, tool.path)
-            }
-            if not files:
-                where = f"{request.directory} and no session see" if request.directory else "no session sees"
-                raise Refusal(
-                    RefusalReason.UNKNOWN_TOOL, f"{where} a tool {request.tool[:128]!r}.", field="tool"
-                )
-            reason = in_a_line(request.reason)
-            by = f"an operator has put it there{reason and ': '}{reason}"
-            held = [self._services.pool.quarantine.shut_out(file, by) for file in files.values()]
-            paths = {found.path for found in held}
-            for worker in self._services.pool.workers:
-                if worker.spec.file.path in paths and worker.state is WorkerState.IDLE:
-                    self._services.pool.retire(worker)
-            for found in held:
-                self._daemon.tell_shut_out(found)
-                self._services.decision(
-                    "quarantine", f"{found.path}{reason and ': '}{reason}", tool=found.stem
-                )
-            return pb.QuarantineToolResponse(quarantined=map(encode_quarantined, held))
-        raise AssertionError
+        catalogs = [session.catalog for session in self._sessions.all]
+        if request.directory:
+            catalogs.append(await look_at(self._services, request.directory))
+        files = {
+            tool.file.digest: tool.file
+            for catalog in catalogs
+            for tool in (*catalog.tools.values(), *catalog.doors.values(), *catalog.disabled.values())
+            if request.tool in (tool.name, tool.path)
+        }
+        if not files:
+            where = f"{request.directory} and no session see" if request.directory else "no session sees"
+            raise Refusal(RefusalReason.UNKNOWN_TOOL, f"{where} a tool {request.tool[:128]!r}.", field="tool")
+        reason = in_a_line(request.reason)
+        by = f"an operator has put it there{reason and ': '}{reason}"
+        held = [self._services.pool.quarantine.shut_out(file, by) for file in files.values()]
+        paths = {found.path for found in held}
+        for worker in self._services.pool.workers:
+            if worker.spec.file.path in paths and worker.state is WorkerState.IDLE:
+                self._services.pool.retire(worker)
+        for found in held:
+            self._daemon.tell_shut_out(found)
+            self._services.decision("quarantine", f"{found.path}{reason and ': '}{reason}", tool=found.stem)
+        return pb.QuarantineToolResponse(quarantined=map(encode_quarantined, held))
 
     async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
-        async with refusals(context):
-            quarantine = self._services.pool.quarantine
-            described = await self._services.catalogs.with_tool(request.tool, quarantine.digests)
-            released = quarantine.release({request.tool, *self._paths_of(request.tool)}, described)
-            if not released:
-                held = ", ".join(found.stem for found in quarantine.all[:8]) or "nothing"
-                raise Refusal(
-                    RefusalReason.UNKNOWN_TOOL,
-                    f"{request.tool[:128]!r} is not in quarantine; {held} is.",
-                    field="tool",
-                )
-            reason = in_a_line(request.reason)
-            for found in released:
-                self._services.happenings.publish(
-                    OperatorEvent("tool.released", tool=found.stem, message=found.path)
-                )
-                self._services.decision("release", f"{found.path}{reason and ': '}{reason}", tool=found.stem)
-            return pb.ReleaseResponse(released=map(encode_quarantined, released))
-        raise AssertionError
+        quarantine = self._services.pool.quarantine
+        described = await self._services.catalogs.with_tool(request.tool, quarantine.digests)
+        released = quarantine.release({request.tool, *self._paths_of(request.tool)}, described)
+        if not released:
+            held = ", ".join(found.stem for found in quarantine.all[:8]) or "nothing"
+            raise Refusal(
+                RefusalReason.UNKNOWN_TOOL,
+                f"{request.tool[:128]!r} is not in quarantine; {held} is.",
+                field="tool",
+            )
+        reason = in_a_line(request.reason)
+        for found in released:
+            self._services.happenings.publish(
+                OperatorEvent("tool.released", tool=found.stem, message=found.path)
+            )
+            self._services.decision("release", f"{found.path}{reason and ': '}{reason}", tool=found.stem)
+        return pb.ReleaseResponse(released=map(encode_quarantined, released))
 
     async def Drain(self, request: pb.DrainRequest, context: Context) -> AsyncIterator[pb.DrainResponse]:
-        async with refusals(context):
-            sessions = self._sessions
-            if self._daemon.state is not DaemonState.SERVING:
-                raise Refusal(RefusalReason.DRAINING, "the daemon is stopping.")
-            reason = None if request.off else in_a_line(request.reason)
-            if (reason is None) != (sessions.drained is None) or reason:
-                logger.info("Draining%s", ": " + reason if reason else " is over" if reason is None else "")
-                self._services.decision("drain", "off" if reason is None else reason)
-            sessions.hold(reason)
-            while True:
-                calls, turn = sessions.calls(), sessions.turned
-                yield pb.DrainResponse(calls=len(calls), draining=(draining := sessions.draining))
-                if not calls or not draining:
-                    return
-                turned: asyncio.Future[Any] = asyncio.ensure_future(turn.wait())  # cancelled below
-                first = [turned, *(call.done for call in calls)]
-                try:
-                    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    turned.cancel()
-                await asyncio.sleep(DRAIN_SECONDS)
+        sessions = self._sessions
+        if self._daemon.state is not DaemonState.SERVING:
+            raise Refusal(RefusalReason.DRAINING, "the daemon is stopping.")
+        reason = None if request.off else in_a_line(request.reason)
+        if (reason is None) != (sessions.drained is None) or reason:
+            logger.info("Draining%s", ": " + reason if reason else " is over" if reason is None else "")
+            self._services.decision("drain", "off" if reason is None else reason)
+        sessions.hold(reason)
+        while True:
+            calls, turn = sessions.calls(), sessions.turned
+            yield pb.DrainResponse(calls=len(calls), draining=(draining := sessions.draining))
+            if not calls or not draining:
+                return
+            turned: asyncio.Future[Any] = asyncio.ensure_future(turn.wait())  # cancelled below
+            first = [turned, *(call.done for call in calls)]
+            try:
+                await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                turned.cancel()
+            await asyncio.sleep(DRAIN_SECONDS)
 
     async def SetLogLevel(self, request: pb.SetLogLevelRequest, context: Context) -> pb.SetLogLevelResponse:
-        async with refusals(context):
-            if request.level not in LEVELS:
-                levels = ", ".join(LEVELS)
-                raise BadRequest(f"{request.level[:64]!r} is no level; there are: {levels}.", field="level")
-            seconds = request.seconds or LEVEL_SECONDS
-            if not 1 <= seconds <= LEVEL_SECONDS_MAX:  # also for what is no number
-                raise BadRequest("the time has to be from a second to a day.", field="seconds")
-            self._services.decision("log-level", f"{request.level} for {seconds:g} s")
-            until = self._daemon.log_level.set(request.level, seconds)
-            return pb.SetLogLevelResponse(until=timestamp(until))
-        raise AssertionError
+        if request.level not in LEVELS:
+            levels = ", ".join(LEVELS)
+            raise BadRequest(f"{request.level[:64]!r} is no level; there are: {levels}.", field="level")
+        seconds = request.seconds or LEVEL_SECONDS
+        if not 1 <= seconds <= LEVEL_SECONDS_MAX:  # also for what is no number
+            raise BadRequest("the time has to be from a second to a day.", field="seconds")
+        self._services.decision("log-level", f"{request.level} for {seconds:g} s")
+        until = self._daemon.log_level.set(request.level, seconds)
+        return pb.SetLogLevelResponse(until=timestamp(until))
 
     def _paths_of(self, tool: str) -> set[str]:
         return {
