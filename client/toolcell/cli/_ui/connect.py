@@ -15,10 +15,10 @@ from __future__ import annotations
 import os
 import socket as sockets
 import struct
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolcell import _paths
 from toolcell._file_kinds import KINDS, kind_of, listed
@@ -26,8 +26,11 @@ from toolcell._paths import ANSWER_SECONDS
 from toolcell._printable import printable
 
 from .exit_codes import Exit, Failure, Misuse
+from .prose import print_prose
+from .streams import print_json
 
 if TYPE_CHECKING:
+    from toolcell.client._grpc.methods import Method, RequestT, ResponseT
     from toolcell.client._launch.daemon import Daemon
     from toolcell.client._transport.operator import Operator
 
@@ -44,6 +47,14 @@ class CommandContext:
     directory: str | None = None  # where -C led to; the command stands there already
     as_json: bool = False
     quiet: bool = False
+
+    def show(self, done: Mapping[str, Any], text: str) -> Exit:
+        """Print what a command has done, with `--json` as an object, and else as text unless `--quiet`; return `Exit.OK`."""
+        if self.as_json:
+            print_json(done)
+        elif text and not self.quiet:
+            print_prose(text)
+        return Exit.OK
 
 
 @asynccontextmanager
@@ -104,6 +115,12 @@ async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
     await refuse_hung(running.socket)
     async with operate(running) as found:
         yield found
+
+
+async def ask(context: CommandContext, method: Method[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    """Make one request to the running daemon as an operator; raises what `operator` does, and Refused."""
+    async with operator(context) as client:
+        return await client.ask(method, request)
 
 
 @asynccontextmanager

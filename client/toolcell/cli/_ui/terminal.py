@@ -159,6 +159,19 @@ class Terminal:
             finally:
                 self.put_back(line)
 
+    async def agrees(self, question: str, *, without: str, declined: str) -> bool:
+        """Ask a question that is answered with yes or no, and say what a no means; return whether it was yes.
+
+        Args:
+            question: What is asked.
+            without: What to say without a terminal, which is a no.
+            declined: What to say of a no.
+        """
+        if self.answers and (await self.ask(question, "[y/N]")).lower() in ("y", "yes"):
+            return True
+        self.say(declined if self.answers else without)
+        return False
+
     def put(self, question: str, choices: str) -> str:
         """Write a question, whose answer is typed behind it; return the line of progress, for `put_back` after it."""
         line, self._line = self._line, ""

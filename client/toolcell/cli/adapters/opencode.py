@@ -16,7 +16,6 @@ from contextlib import suppress
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.prose import print_prose
 from toolcell.cli.adapters.mcp_install.replace import Unchanged, change, opened
 
 NAME = "toolcell.js"
@@ -75,14 +74,11 @@ def install(context: CommandContext, *, project: bool, remove: bool) -> Exit:
         raise Failure(
             Exit.USAGE, "kept", f"{file} stays as it is: {why}.", "Rename or delete it, then try again."
         ) from error
-    if context.as_json:
-        print(json_text({"file": file, "changed": changed}))
-    elif not context.quiet:
-        if remove:
-            print_prose(f"Deleted {file}." if changed else f"There is no {file}.")
-        else:
-            print_prose(f"Wrote {file}. Start OpenCode again." if changed else f"{file} is there already.")
-    return Exit.OK
+    if remove:
+        text = f"Deleted {file}." if changed else f"There is no {file}."
+    else:
+        text = f"Wrote {file}. Start OpenCode again." if changed else f"{file} is there already."
+    return context.show({"file": file, "changed": changed}, text)
 
 
 def path(context: CommandContext) -> Exit:

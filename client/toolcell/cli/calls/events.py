@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from toolcell.cli._ui.answers import say_fault_of_records
-from toolcell.cli._ui.connect import CommandContext, operator
+from toolcell.cli._ui.connect import CommandContext, ask
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.following import Seen, followed
 from toolcell.cli._ui.format import clean, time_ago, time_of
@@ -19,6 +19,7 @@ from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import Terminal
+from toolcell.client._grpc.methods import OperatorMethods
 from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import operator_pb2 as op
 
@@ -53,8 +54,7 @@ async def events(
     )
     if follow:
         return await _follow(context, request)
-    async with operator(context) as client:
-        listed = await client.ask(client.operator.ListEvents, request)
+    listed = await ask(context, OperatorMethods.ListEvents, request)
     if context.as_json:
         print_json({"events": [record(event) for event in reversed(listed.events)]})
     for event in () if context.as_json else reversed(listed.events):

@@ -7,33 +7,25 @@ they are restored.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 from toolcell import _paths
 from toolcell._units import format_bytes
-from toolcell.cli._ui.connect import CommandContext, operator
+from toolcell.cli._ui.connect import CommandContext, ask
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean
-from toolcell.cli._ui.prose import print_prose
-from toolcell.cli._ui.streams import print_json
+from toolcell.cli.operation.config import run
 from toolcell.client import Unavailable
+from toolcell.client._grpc.methods import OperatorMethods
 from toolcell.client._launch.daemon import find
 
 
 async def backup(context: CommandContext, file: str, state: str | None, *, force: bool) -> Exit:
     """Save the databases, also while a daemon runs."""
     done = _run("save", file, state or await _state(context), force=force)
-    if context.as_json:
-        print_json(done)
-    elif not context.quiet:
-        print_prose(
-            f"{clean(done['file'])} has {' and '.join(done['databases'])}, {format_bytes(done['bytes'])}."
-        )
-    return Exit.OK
+    databases = " and ".join(done["databases"])
+    return context.show(done, f"{clean(done['file'])} has {databases}, {format_bytes(done['bytes'])}.")
 
 
 async def restore(context: CommandContext, file: str, state: str | None, *, force: bool) -> Exit:
@@ -43,12 +35,9 @@ async def restore(context: CommandContext, file: str, state: str | None, *, forc
         text = f"A daemon runs on {clean(target.socket)}, and would not see what is restored."
         raise Failure(Exit.FAILED, "running", text, "End it first: toolcell stop")
     done = _run("restore", file, state or _paths.state_directory(), force=force)
-    if context.as_json:
-        print_json(done)
-    elif not context.quiet:
-        kept = " The old ones are kept beside, as *.before-restore." if done["replaced"] else ""
-        print_prose(f"{clean(done['state'])} has {' and '.join(done['databases'])} of the backup.{kept}")
-    return Exit.OK
+    databases = " and ".join(done["databases"])
+    kept = " The old ones are kept beside, as *.before-restore." if done["replaced"] else ""
+    return context.show(done, f"{clean(done['state'])} has {databases} of the backup.{kept}")
 
 
 async def _state(context: CommandContext) -> str:
@@ -56,19 +45,13 @@ async def _state(context: CommandContext) -> str:
     from toolcell_proto.v1 import operator_pb2 as op
 
     with contextlib.suppress(Unavailable):
-        async with operator(context) as client:
-            return (await client.ask(client.operator.GetStatus, op.GetStatusRequest())).state_directory
+        return (await ask(context, OperatorMethods.GetStatus, op.GetStatusRequest())).state_directory
     return _paths.state_directory()
 
 
 def _run(verb: str, file: str, state: str, *, force: bool) -> dict[str, Any]:
     words = [verb, os.path.abspath(file), os.path.abspath(state), *(["--force"] if force else [])]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "toolcelld.backup", *words], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise Failure(Exit.INTERNAL, "internal", "The databases cannot be used.", done.stderr)
-    found: dict[str, Any] = json.loads(done.stdout)
+    found = run("toolcelld.backup", *words, failed="The databases cannot be used.")
     if "error" in found:
         error = clean(found["error"])
         raise Failure(Exit.FAILED, "backup", f"{error[:1].upper()}{error[1:]}.")

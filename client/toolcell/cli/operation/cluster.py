@@ -120,12 +120,8 @@ async def drain(context: CommandContext, node: str, *, off: bool, reason: str) -
     request = pb.DrainNodeRequest(node=node, off=off, reason=reason)
     async with placement() as channel:
         answer = await channel.ask(PlacementMethods.DrainNode, request, ANSWER_SECONDS)
-    if context.as_json:
-        print_json(record(answer))
-    elif not context.quiet:
-        what = "takes sessions again" if off else "takes no new sessions, and those it has are told to move"
-        print(printable(f"{node} {what}; it has {answer.sessions}."))
-    return Exit.OK
+    what = "takes sessions again" if off else "takes no new sessions, and those it has are told to move"
+    return context.show(record(answer), printable(f"{node} {what}; it has {answer.sessions}."))
 
 
 async def _nodes() -> pb.ListNodesResponse:

@@ -75,12 +75,9 @@ async def set_key(context: CommandContext, key: str, value: str) -> Exit:
     done = run("toolcelld.config.edit", key, value)
     refuse_mistakes(done)
     read = await reread(context, done["file"])
-    if context.as_json:
-        print(json_text({"file": done["file"], "line": done["line"], "reloaded": read}))
-    elif not context.quiet:
-        when = "The daemon has read it." if read else "A daemon reads it when it starts."
-        print_prose(f"{clean(done['file'])}: {clean(done['line'])}\n{when}")
-    return Exit.OK
+    when = "The daemon has read it." if read else "A daemon reads it when it starts."
+    shown = {"file": done["file"], "line": done["line"], "reloaded": read}
+    return context.show(shown, f"{clean(done['file'])}: {clean(done['line'])}\n{when}")
 
 
 async def reread(context: CommandContext, file: str) -> bool:
@@ -118,13 +115,16 @@ def _report(files: Sequence[str]) -> dict[str, Any]:
     return run("toolcelld.config.report", *map(os.path.abspath, files))
 
 
-def run(module: str, *words: str, said: str = "") -> dict[str, Any]:
+def run(
+    module: str, *words: str, said: str = "", failed: str = "The configuration cannot be read."
+) -> dict[str, Any]:
     """Run a module of the daemon's package, and return what it prints.
 
     Args:
         module: Its name.
         words: Its words.
         said: What it reads on stdin.
+        failed: What to say where it fails by itself.
     """
     done = subprocess.run(
         [sys.executable, "-P", "-m", module, *words],
@@ -135,7 +135,7 @@ def run(module: str, *words: str, said: str = "") -> dict[str, Any]:
         check=False,
     )
     if done.returncode:
-        raise Failure(Exit.INTERNAL, "internal", "The configuration cannot be read.", done.stderr)
+        raise Failure(Exit.INTERNAL, "internal", failed, done.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolcell.cli._ui.connect import CommandContext, operator
+from toolcell.cli._ui.connect import CommandContext, ask, operator
 from toolcell.cli._ui.exit_codes import Exit, Misuse
 from toolcell.cli._ui.format import clean, shown_file, time_of
 from toolcell.cli._ui.json_output import problem, record
@@ -14,6 +14,7 @@ from toolcell.cli._ui.prose import print_prose
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import Refused
+from toolcell.client._grpc.methods import OperatorMethods
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -55,52 +56,34 @@ async def abort(
 
 
 async def _abort_all(context: CommandContext, request: op.AbortCallsRequest) -> Exit:
-    async with operator(context) as client:
-        answer = await client.ask(client.operator.AbortCalls, request)
-    if context.as_json:
-        print_json({"calls": [{"call_id": call_id, "running": True} for call_id in answer.call_ids]})
-    elif not context.quiet:
-        for call_id in answer.call_ids:
-            print(f"{call_id}: aborting")
-        if not answer.call_ids:
-            print("No such call waits or runs.")
-    return Exit.OK
+    found = (await ask(context, OperatorMethods.AbortCalls, request)).call_ids
+    return context.show(
+        {"calls": [{"call_id": call_id, "running": True} for call_id in found]},
+        "\n".join(_aborting(found)) or "No such call waits or runs.",
+    )
 
 
 async def disable(context: CommandContext, tool: str, reason: str) -> Exit:
     """Take a tool out of use: its calls end, and it is neither offered nor run until it is enabled."""
     request = op.DisableToolRequest(tool=tool, reason=reason, directory=os.getcwd())
-    async with operator(context) as client:
-        answer = await client.ask(client.operator.DisableTool, request)
-    if context.as_json:
-        print_json(record(answer))
-    elif not context.quiet:
-        for call_id in answer.call_ids:
-            print(f"{call_id}: aborting")
-        if answer.ends_with_daemon:
-            print_prose(
-                f"{tool} is disabled until the daemon ends, as that could not be written down: toolcell doctor"
-            )
-        else:
-            print_prose(f"{tool} is disabled. To enable it again: toolcell enable {tool}")
-    return Exit.OK
+    answer = await ask(context, OperatorMethods.DisableTool, request)
+    disabled = f"{tool} is disabled. To enable it again: toolcell enable {tool}"
+    if answer.ends_with_daemon:
+        disabled = (
+            f"{tool} is disabled until the daemon ends, as that could not be written down: toolcell doctor"
+        )
+    return context.show(record(answer), "\n".join([*_aborting(answer.call_ids), disabled]))
 
 
 async def enable(context: CommandContext, tool: str, reason: str) -> Exit:
     """Let a tool that was disabled be offered and run again."""
-    async with operator(context) as client:
-        answer = await client.ask(client.operator.EnableTool, op.EnableToolRequest(tool=tool, reason=reason))
-    if context.as_json:
-        print_json({"enabled": record(answer.enabled)})
-    elif not context.quiet:
-        print_prose(f"{tool} is enabled.")
-    return Exit.OK
+    answer = await ask(context, OperatorMethods.EnableTool, op.EnableToolRequest(tool=tool, reason=reason))
+    return context.show({"enabled": record(answer.enabled)}, f"{tool} is enabled.")
 
 
 async def reload(context: CommandContext) -> Exit:
     """Read the configuration again, scan every directory in use."""
-    async with operator(context) as client:
-        answer = await client.ask(client.operator.Reload, op.ReloadRequest())
+    answer = await ask(context, OperatorMethods.Reload, op.ReloadRequest())
     if context.as_json:
         print_json(record(answer) | {"problems": [problem(item) for item in answer.problems]})
         return Exit.OK
@@ -123,46 +106,32 @@ async def restart(context: CommandContext, tool: str | None, reason: str) -> Exi
         if tool is not None and not answer.retired and not answer.retiring:
             # No worker of that tool: it was not called, or there is none of that name, which this refuses.
             await client.ask(client.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=tool))
-    if context.as_json:
-        print_json(record(answer))
-    elif not context.quiet:
-        busy = (
-            f", {answer.retiring} more after {'its call' if answer.retiring == 1 else 'their calls'}"
-            if answer.retiring
-            else ""
-        )
-        print(f"{_count(answer.retired, 'worker', 'workers')} retired{busy}.")
-    return Exit.OK
+    calls = "its call" if answer.retiring == 1 else "their calls"
+    busy = f", {answer.retiring} more after {calls}" if answer.retiring else ""
+    return context.show(record(answer), f"{_count(answer.retired, 'worker', 'workers')} retired{busy}.")
 
 
 async def release(context: CommandContext, tool: str, reason: str) -> Exit:
     """Let a tool out of quarantine."""
-    if os.sep in tool:
-        tool = os.path.abspath(tool)  # noqa: ASYNC240  # it looks at no disk
-    async with operator(context) as client:
-        answer = await client.ask(client.operator.Release, op.ReleaseRequest(tool=tool, reason=reason))
-    if context.as_json:
-        print_json({"released": [record(item) for item in answer.released]})
-    elif not context.quiet:
-        for item in answer.released:
-            after = f", after {_count(len(item.deaths), 'death', 'deaths')}" if item.deaths else ""
-            print_prose(f"{shown_file(item.path)} may run again{after}.")
-    return Exit.OK
+    request = op.ReleaseRequest(tool=_tool_or_file(tool), reason=reason)
+    found = (await ask(context, OperatorMethods.Release, request)).released
+    lines = [
+        f"{shown_file(item.path)} may run again"
+        + (f", after {_count(len(item.deaths), 'death', 'deaths')}." if item.deaths else ".")
+        for item in found
+    ]
+    return context.show({"released": [record(item) for item in found]}, "\n".join(lines))
 
 
 async def quarantine(context: CommandContext, tool: str, reason: str) -> Exit:
     """Have no worker started for the file of a tool."""
-    if os.sep in tool:
-        tool = os.path.abspath(tool)  # noqa: ASYNC240  # it looks at no disk
+    tool = _tool_or_file(tool)
     request = op.QuarantineToolRequest(tool=tool, reason=reason, directory=os.getcwd())
-    async with operator(context) as client:
-        answer = await client.ask(client.operator.QuarantineTool, request)
-    if context.as_json:
-        print_json({"quarantined": [record(item) for item in answer.quarantined]})
-    elif not context.quiet:
-        for item in answer.quarantined:
-            print_prose(f"{shown_file(item.path)} is in quarantine. To release it: toolcell release {tool}")
-    return Exit.OK
+    found = (await ask(context, OperatorMethods.QuarantineTool, request)).quarantined
+    lines = [
+        f"{shown_file(item.path)} is in quarantine. To release it: toolcell release {tool}" for item in found
+    ]
+    return context.show({"quarantined": [record(item) for item in found]}, "\n".join(lines))
 
 
 async def drain(context: CommandContext, reason: str, *, off: bool) -> Exit:
@@ -179,25 +148,25 @@ async def drain(context: CommandContext, reason: str, *, off: bool) -> Exit:
                     f"New calls are refused; {calls} still {'runs' if answer.calls == 1 else 'run'}: toolcell calls\n"
                     "Ctrl-C ends the waiting, and nothing else.\n"
                 )
-    if context.as_json:
-        print_json(record(answer))
-    elif not context.quiet and answer.draining:
-        print_prose("No call runs, and new ones are refused. To accept them again: toolcell drain --off")
-    elif not context.quiet:
-        print_prose("New calls are accepted.")
-    return Exit.OK
+    drained = "No call runs, and new ones are refused. To accept them again: toolcell drain --off"
+    return context.show(record(answer), drained if answer.draining else "New calls are accepted.")
 
 
 async def log_level(context: CommandContext, level: str, duration: float | None) -> Exit:
     """Set the level of the daemon's own log for a time."""
     request = op.SetLogLevelRequest(level=level, seconds=duration or 0)
-    async with operator(context) as client:
-        answer = await client.ask(client.operator.SetLogLevel, request)
-    if context.as_json:
-        print_json({"level": level, **record(answer)})
-    elif not context.quiet and (until := time_of(answer.until)):
-        print(f"The daemon logs from {level} on until {until.astimezone():%Y-%m-%d %H:%M:%S}.")
-    return Exit.OK
+    answer = await ask(context, OperatorMethods.SetLogLevel, request)
+    until = time_of(answer.until)
+    text = f"The daemon logs from {level} on until {until.astimezone():%Y-%m-%d %H:%M:%S}." if until else ""
+    return context.show({"level": level, **record(answer)}, text)
+
+
+def _aborting(call_ids: Iterable[str]) -> list[str]:
+    return [f"{call_id}: aborting" for call_id in call_ids]
+
+
+def _tool_or_file(tool: str) -> str:
+    return os.path.abspath(tool) if os.sep in tool else tool
 
 
 def _count(number: int, one: str, many: str) -> str:

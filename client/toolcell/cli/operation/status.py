@@ -104,11 +104,8 @@ async def stop(context: CommandContext) -> Exit:
         if running:
             terminal.note(f"{_waits_for(running)}\n")
         await _ended(process)
-    if context.as_json:
-        print_json({"was_running": True, "pid": pid, "calls": [call.call_id for call in running]})
-    elif not context.quiet:
-        print(f"The daemon, process {pid}, has ended.")
-    return Exit.OK
+    ended = {"was_running": True, "pid": pid, "calls": [call.call_id for call in running]}
+    return context.show(ended, f"The daemon, process {pid}, has ended.")
 
 
 def _waits_for(running: Sequence[pb.CallInfo]) -> str:

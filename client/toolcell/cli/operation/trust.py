@@ -112,13 +112,9 @@ def _say_not_kept(directory: str) -> None:
 
 async def _revoke(context: CommandContext, client: Operator, directory: str) -> Exit:
     answer = await client.ask(client.operator.Distrust, op.DistrustRequest(directory=directory))
-    if context.as_json:
-        print_json({"directory": directory, "was_trusted": answer.was_trusted})
-    elif not context.quiet:
-        print_prose(
-            f"{clean(directory)} {'is trusted no longer' if answer.was_trusted else 'was not trusted'}."
-        )
-    return Exit.OK
+    what = "is trusted no longer" if answer.was_trusted else "was not trusted"
+    done = {"directory": directory, "was_trusted": answer.was_trusted}
+    return context.show(done, f"{clean(directory)} {what}.")
 
 
 async def _grant(
@@ -170,18 +166,13 @@ def _without_state(tool: op.ToolAsks) -> op.ToolAsks:
 
 async def _agreed(asked: op.GetTrustResponse, server: str) -> bool:
     """Whether the person at the terminal grants it; without a terminal it says how to grant it."""
-    terminal = Terminal()
-    if not terminal.answers:
-        words = f"--server {shlex.quote(server)} " if server else ""
-        terminal.say(
-            f"Nothing is granted without a question or --yes: toolcell trust --yes {words}{clean(asked.directory)}"
-        )
-        return False
-    question = "Accept them as they are now?" if server else "Trust them with that?"
-    if (await terminal.ask(question, "[y/N]")).lower() in ("y", "yes"):
-        return True
-    terminal.say("Nothing was granted.")
-    return False
+    words = f"--server {shlex.quote(server)} " if server else ""
+    command = f"toolcell trust --yes {words}{clean(asked.directory)}"
+    return await Terminal().agrees(
+        "Accept them as they are now?" if server else "Trust them with that?",
+        without=f"Nothing is granted without a question or --yes: {command}",
+        declined="Nothing was granted.",
+    )
 
 
 def _changes(asked: op.GetTrustResponse, server: str) -> Iterator[str]:

@@ -54,17 +54,12 @@ async def update(context: CommandContext, server: str, version: str | None, *, y
 
 async def _agreed(context: CommandContext, server: str, version: str) -> bool:
     """Whether the person at the terminal wants it; without a terminal it says how to have it done."""
-    terminal = Terminal()
-    if context.as_json:
-        return False
-    if not terminal.answers:
-        words = shlex.join(["toolcell", "mcp", "update", "--yes", server, version])
-        terminal.say(f"Nothing is changed without a question or --yes: {clean(words)}")
-        return False
-    if (await terminal.ask("Take it?", "[y/N]")).lower() in ("y", "yes"):
-        return True
-    terminal.say("Nothing was changed.")
-    return False
+    words = shlex.join(["toolcell", "mcp", "update", "--yes", server, version])
+    return not context.as_json and await Terminal().agrees(
+        "Take it?",
+        without=f"Nothing is changed without a question or --yes: {clean(words)}",
+        declined="Nothing was changed.",
+    )
 
 
 def _shown(tried: op.TryServerResponse, server: str) -> Iterator[str]:

@@ -9,17 +9,18 @@ from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from toolcell._version import VERSION
 from toolcell.adapters.gateway.application import JsonAnswer
 from toolcell.cli._ui.answers import outcome_of
-from toolcell.cli._ui.connect import CommandContext, operator
+from toolcell.cli._ui.connect import CommandContext, ask, operator
+from toolcell.cli._ui.format import time_ago
 from toolcell.cli._ui.json_output import output_record, problem, record, tool
 from toolcell.cli.page.access import OPERATOR, PageSession
 from toolcell.cli.page.live import Live
 from toolcell.cli.page.rows import rates, row
 from toolcell.client import Refused
+from toolcell.client._grpc.methods import OperatorMethods
 from toolcell.client._transport.messages import read_catalog
 from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import operator_pb2 as op
@@ -83,12 +84,11 @@ def _add_calls(app: FastAPI, context: CommandContext) -> None:
             agent=agent,
             outcome=outcome,
             failed=failed,
-            since=_ago(since),
-            until=_ago(until),
+            since=time_ago(since or None),
+            until=time_ago(until or None),
             limit=limit,
         )
-        async with operator(context) as client:
-            found = await client.ask(client.operator.ListCalls, request)
+        found = await ask(context, OperatorMethods.ListCalls, request)
         return JsonAnswer({"calls": [row(call) for call in found.calls]})
 
     @app.get(f"{OPERATOR}rates")
@@ -97,9 +97,8 @@ def _add_calls(app: FastAPI, context: CommandContext) -> None:
     ) -> Response:
         """Outcomes and times of the last calls, at most a thousand, in sixty parts of a time."""
         now = time.time()
-        request = op.ListCallsRequest(tool=tool, since=_ago(since), limit=CALLS_MAX)
-        async with operator(context) as client:
-            found = await client.ask(client.operator.ListCalls, request)
+        request = op.ListCallsRequest(tool=tool, since=time_ago(since or None), limit=CALLS_MAX)
+        found = await ask(context, OperatorMethods.ListCalls, request)
         rows = [row(call) for call in found.calls]
         cut = len(rows) == CALLS_MAX
         earliest = min((each["ended"] for each in rows if each["ended"]), default=now)
@@ -109,8 +108,7 @@ def _add_calls(app: FastAPI, context: CommandContext) -> None:
     @app.get(f"{OPERATOR}calls/{{call_id}}")
     async def call(call_id: str) -> Response:
         """One call with its story."""
-        async with operator(context) as client:
-            found = await client.ask(client.operator.GetCall, op.GetCallRequest(call_id=call_id))
+        found = await ask(context, OperatorMethods.GetCall, op.GetCallRequest(call_id=call_id))
         outcome = outcome_of(found.call)
         known = record(found.call) | {"outcome": outcome.to_dict() if outcome is not None else None}
         return JsonAnswer(record(found) | {"call": known | row(found.call)})
@@ -183,16 +181,14 @@ def _add_happenings(app: FastAPI, context: CommandContext) -> None:
         limit: Annotated[int, Query(ge=1, le=CALLS_MAX)] = 100,
     ) -> Response:
         """Events of the records, the newest first; "decision." is the audit."""
-        request = op.ListEventsRequest(type=kind, tool=tool, since=_ago(since), limit=limit)
-        async with operator(context) as client:
-            found = await client.ask(client.operator.ListEvents, request)
+        request = op.ListEventsRequest(type=kind, tool=tool, since=time_ago(since or None), limit=limit)
+        found = await ask(context, OperatorMethods.ListEvents, request)
         return JsonAnswer({"events": [record(event) for event in found.events]})
 
     @app.get(f"{OPERATOR}sessions")
     async def sessions() -> Response:
         """The sessions of agents."""
-        async with operator(context) as client:
-            found = await client.ask(client.operator.ListSessions, op.ListSessionsRequest())
+        found = await ask(context, OperatorMethods.ListSessions, op.ListSessionsRequest())
         return JsonAnswer({"sessions": [record(each) for each in found.sessions]})
 
     @app.get(f"{OPERATOR}problems")
@@ -240,11 +236,3 @@ async def _places(client: Operator) -> list[str]:
     """Return the directories that sessions use, after the own one."""
     found = await client.ask(client.operator.ListSessions, op.ListSessionsRequest())
     return list(dict.fromkeys([os.getcwd(), *sorted({each.directory for each in found.sessions})]))
-
-
-def _ago(seconds: float) -> Timestamp | None:
-    if not seconds:
-        return None
-    moment = Timestamp()
-    moment.FromNanoseconds(max(0, time.time_ns() - int(seconds * 1e9)))
-    return moment

@@ -173,19 +173,13 @@ def _record(
 
 async def _agreed(keys: Sequence[str], *, project: bool, as_json: bool) -> bool:
     """Whether the person at the terminal wants it; without a terminal it says how to have it done."""
-    terminal = Terminal()
-    if as_json:
-        return False
-    if not terminal.answers:
-        words = [*(keys if len(keys) < len(HOSTS) else ()), *(["--project"] if project else ())]
-        terminal.say(
-            f"Nothing is changed without a question or --yes: {' '.join(['toolcell mcp adopt --yes', *words])}"
-        )
-        return False
-    if (await terminal.ask("Adopt them?", "[y/N]")).lower() in ("y", "yes"):
-        return True
-    terminal.say("Nothing was changed.")
-    return False
+    words = [*(keys if len(keys) < len(HOSTS) else ()), *(["--project"] if project else ())]
+    command = " ".join(["toolcell mcp adopt --yes", *words])
+    return not as_json and await Terminal().agrees(
+        "Adopt them?",
+        without=f"Nothing is changed without a question or --yes: {command}",
+        declined="Nothing was changed.",
+    )
 
 
 def _carried_out(place: int, plan: AdoptionPlan, records: Sequence[Record]) -> list[KeptFile]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from toolcell.cli._ui.connect import CommandContext, operator
+from toolcell.cli._ui.connect import CommandContext, ask
 from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts, print_table
+from toolcell.client._grpc.methods import OperatorMethods
 from toolcell_proto.v1 import operator_pb2 as op
 
 from .rows import LISTS, figures, rows_of
@@ -56,8 +57,7 @@ async def top(
         and all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     )
     view = _view() if live else None
-    async with operator(context) as client:
-        answer = await client.ask(client.operator.GetActivity, request)
+    answer = await ask(context, OperatorMethods.GetActivity, request)
     if context.as_json:
         print_json(record(answer))
     elif view is None:
