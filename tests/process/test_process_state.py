@@ -136,15 +136,20 @@ OF_SCRIPT = {
     "process": ["process.exit = () => {}", "process.kill = null", "process.emitWarning = () => {}"],
     "global values": ["globalThis.fetch = null", "globalThis.setTimeout = () => {}", "globalThis.console = {}"],
     "stack traces": ["Error.stackTraceLimit = 0", "Error.prepareStackTrace = () => ''"],
+    "standard input": ["process.stdin.destroy()"],
     "standard streams": ["Object.defineProperty(process, 'stdout', { value: null, configurable: true })"],
     "standard output": ["process.stdout.write = () => true"],
     "standard error": ["process.stderr.write = () => true"],
 }  # fmt: skip
-OF_SCRIPT_FOR_GOOD = {*OF_SCRIPT["file descriptors 0 to 2"], *OF_SCRIPT["priority"]}
+OF_SCRIPT_FOR_GOOD = {
+    *OF_SCRIPT["file descriptors 0 to 2"],
+    *OF_SCRIPT["priority"],
+    *OF_SCRIPT["standard input"],
+}
 SCRIPT_TOOLS = """
 import fs from "node:fs"
 import os from "node:os"
-// std streams by name: process.stdout, process.stderr
+// std streams by name: process.stdin, process.stdout, process.stderr
 export const change = { description: "Change", args: { how: { type: "string" } }, async execute({ how }) { new Function("fs", "os", how)(fs, os); return "" } }
 export const honest = { description: "Honest", args: {}, async execute() {
   fs.writeFileSync("made", "x")
@@ -158,7 +163,7 @@ export const honest = { description: "Honest", args: {}, async execute() {
     listeners: process.eventNames().map((event) => `${String(event)} ${process.listenerCount(event)}`).sort(),
     console: shown(console.log, console.error), process: shown(process.exit, process.kill, process.emitWarning),
     global: shown(fetch, setTimeout, console), stack: [Error.stackTraceLimit, new Error("e").stack.split("\\n").length > 1],
-    streams: [typeof process.stdout, ...shown(process.stdout.write, process.stderr.write)],
+    streams: [process.stdin.destroyed, typeof process.stdout, ...shown(process.stdout.write, process.stderr.write)],
   }
   return JSON.stringify(looked)
 } }
@@ -295,6 +300,30 @@ async def test_what_a_call_of_a_script_changes_is_put_back_or_costs_the_worker(
             pytest.skip("the daemon has the lowest priority already")
         for how in OF_SCRIPT[row]:
             await change(session, "t", how, OF_SCRIPT_FOR_GOOD, honest)
+
+
+LINES = """
+import { createInterface } from "node:readline"
+export default { description: "Read lines", args: {}, async execute() {
+  const lines = []
+  for await (const line of createInterface({ input: process.stdin })) lines.push(line)
+  return JSON.stringify(lines)
+} }
+"""
+
+
+@pytest.mark.slow
+async def test_a_script_that_reads_its_input_to_the_end_does_so_again_in_the_next_call(
+    of_engine: RunningDaemon,
+) -> None:
+    path = of_engine.project / ".opencode/tools/lines.ts"
+    path.write_text(LINES)
+    async with of_engine.connect() as session:
+        for _ in range(2):
+            outcome = (await session.call("lines")).check()
+            assert outcome.text.startswith("[]")
+            assert "changed for good its standard input" in outcome.notes[0]
+    path.unlink()
 
 
 FORKS = """

@@ -57,14 +57,14 @@ MISTAKES = {
     "huge_integer": "an integer of more than 4300 digits",
     "nested_10_000": "nested too deeply, or holds itself",
     "holds_itself": "nested too deeply, or holds itself",
-    "an_object": "it does not know object",
-    "a_lock": "it does not know lock",
-    "silent": "it does not know Silent",
+    "an_object": "of type object that has no JSON form. Return text",
+    "a_lock": "it does not know lock (in lock). Enter it",
+    "silent": "of type Silent that has no JSON form",
     "silent_inside": "it does not know Silent",
     "breaks_off": "the disk is gone",
-    "a_function": "it does not know builtin_function_or_method",
-    "a_class": "it does not know type",
-    "a_module": "it does not know module",
+    "a_function": "of type builtin_function_or_method that has no JSON form. Call it",
+    "a_class": "of type type that has no JSON form. Make an object of it",
+    "a_module": "of type module that has no JSON form",
     "a_generator": "returned a generator",
     "bad_metadata": "it does not know lock",
     "list_for_metadata": "ToolResult(metadata=…) is a mapping, not list",
@@ -77,7 +77,7 @@ MISTAKES = {
     "an_error": "it went wrong",
 }
 
-ACT = ", raised in line 27 of raises.py: raise error"
+ACT = ", raised in line 28 of raises.py: raise error"
 RAISED = {
     "tool_error": "unknown sku X; known: A, B",
     "tool_error_with_a_lock": "said",
@@ -91,13 +91,14 @@ RAISED = {
     "surrogates": "ValueError: a\ufffdb",
     "exit_0": "the tool called sys.exit(0); a tool ends with its result: return it",
     "exit_3": "the tool called sys.exit(3); a tool ends with its result: return it",
+    "exit_of_site": "the tool called sys.exit(3); a tool ends with its result: return it",
     "exit_with_a_word": "the tool called sys.exit('enough'); a tool ends with its result: return it",
     "keyboard_interrupt": f"KeyboardInterrupt{ACT}",
     "generator_exit": f"GeneratorExit{ACT}",
     "cancelled": "CancelledError: by the tool itself",
     "recursion": "RecursionError: maximum recursion depth exceeded",
     "memory": f"MemoryError{ACT}",
-    "not_that_much_memory": 'MemoryError, raised in line 64 of raises.py: "not_that_much_memory": lambda: bytearray(2**62),',
+    "not_that_much_memory": 'MemoryError, raised in line 66 of raises.py: "not_that_much_memory": lambda: bytearray(2**62),',
 }
 
 

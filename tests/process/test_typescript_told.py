@@ -306,6 +306,12 @@ UNFILLABLE = {
     "T.Object({ f: T.Union([T.Undefined(), T.BigInt()]) })": ("f", "undefined", "leave it out"),
     '{ f: { type: "float" } }': ("f", "float", "one of string, number"),
 }
+NO_SCHEMA = {
+    "{ f: 'string' }": '"string", and no schema; write { type: "string" }',
+    "{ f: Number }": 'a function, and no schema; write { type: "number" }',
+    "{ a: z.string(), f: 'the text' }": '"the text", and no schema; write { type: "string" }',
+    "{ f: null }": 'null, and no schema; write { type: "string" }',
+}
 FILLED = {
     "{ f: z.coerce.date() }": ('"2026-01-02T00:00:00Z"', '"2026-01-02T00:00:00.000Z"'),
     "{ f: z.coerce.bigint() }": ('"12"', '"12"'),
@@ -335,7 +341,7 @@ def taking(declared: dict[str, object]) -> str:
 async def test_a_parameter_that_json_cannot_fill_rejects_its_tool_with_what_to_take(
     daemon: RunningDaemon,
 ) -> None:
-    save(daemon, "some.ts", taking({**UNFILLABLE, "{ f: z.string() }": None}))
+    save(daemon, "some.ts", taking({**UNFILLABLE, "{ f: z.string() }": None, **NO_SCHEMA}))
     async with daemon.connect() as session:
         await session.described()
         assert set(session.catalog.tools) == {f"some_v{len(UNFILLABLE)}"}
@@ -345,6 +351,8 @@ async def test_a_parameter_that_json_cannot_fill_rejects_its_tool_with_what_to_t
         start = f"parameter '{name}' has a type that JSON cannot fill: {kind}; "
         assert (schema, message[: len(start)]) == (schema, start)
         assert instead in message
+    for number, (schema, told) in enumerate(NO_SCHEMA.items(), len(UNFILLABLE) + 1):
+        assert (schema, said[f"some_v{number}"]) == (schema, f"its argument f is {told}")
 
 
 @pytest.mark.slow

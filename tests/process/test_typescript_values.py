@@ -59,6 +59,19 @@ REFUSED = {
 }
 
 
+WAYS_OUT = {
+    "Error": "Throw it",
+    "TypeError": "Throw it",
+    "Response": "Return what it has: await response.text()",
+    "ReadableStream": "Return its text: await new Response(stream).text().",
+    "Generator": "Return a list: [...values].",
+    "AsyncGenerator": "Return a list: await Array.fromAsync(values).",
+    "Readable": "Return a list: await Array.fromAsync(values).",
+    "Promise": "Return its value, by `await`.",
+    "function": "Call it, and return what that gives.",
+}
+
+
 def tools(values: dict[str, str]) -> str:
     """A file with a tool for each value; it returns its value."""
     return "\n".join(
@@ -82,7 +95,8 @@ async def test_a_value_without_a_json_form_is_refused_by_its_type(daemon: Runnin
         for number, kind in enumerate(REFUSED.values()):
             outcome = await session.call(f"some_v{number}")
             assert (kind, outcome.kind) == (kind, "tool_error"), outcome.text
-            assert f"something of type {kind} that has no JSON form. Return text" in outcome.text
+            told = WAYS_OUT.get(kind, "Return text or plain data.")
+            assert f"something of type {kind} that has no JSON form. {told}" in outcome.text
 
 
 @pytest.mark.slow

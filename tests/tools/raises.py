@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,7 @@ ACTS: dict[str, Callable[[], object]] = {
     "surrogates": raising(ValueError("a\ud800b")),
     "exit_0": lambda: sys.exit(0),
     "exit_3": lambda: sys.exit(3),
+    "exit_of_site": lambda: builtins.exit(3),
     "exit_with_a_word": lambda: sys.exit("enough"),
     "keyboard_interrupt": raising(KeyboardInterrupt()),
     "generator_exit": raising(GeneratorExit()),

@@ -7,9 +7,9 @@ name the parameter. `ToolContext` resolves even where the file imports it only f
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from types import SimpleNamespace
-from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, SimpleNamespace
+from typing import Annotated, Any, Final, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
@@ -21,6 +21,7 @@ from toolcell._authoring.returns import Returns, returns_of
 from toolcell._context.context import ToolContext
 
 Call: TypeAlias = Callable[[Any, ToolContext], object]
+_OF_JSON: Final = (str, int, float, bool, list, dict, type(None))
 
 
 def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Call, Returns | None]:
@@ -29,15 +30,20 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
     known = _known_names(function)
     fields: dict[str, Any] = {}
     contexts: set[str] = set()
-    positional: list[str] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    parameters = inspect.signature(function).parameters
+    _check_bound(function, next(iter(parameters.values()), None))
+    registry = _registry(function)
+    positional = [*parameters][:1] if registry else []
+    for name, parameter in parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise InvalidToolDefinition(
                 f"it takes {parameter}, and the arguments of a tool have names; {_way_out(function)}"
             )
-        if parameter.kind is parameter.POSITIONAL_ONLY:
+        if parameter.kind is parameter.POSITIONAL_ONLY and name not in positional:
             positional.append(name)
         hint = _resolved(name, parameter.annotation, known)
+        if registry and name == positional[0] and hint is not Any:
+            hint = Union[(hint, *(each for each in registry if each in _OF_JSON))]
         if _is_context(hint):
             contexts.add(name)
         else:
@@ -47,8 +53,45 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
         named = arguments | dict.fromkeys(contexts, context)
         return function(*[named.pop(name) for name in positional], **named)
 
-    returns = returns_of(function, lambda annotation: _resolved("return", annotation, known))
+    # The annotation of the first function that is chosen from says nothing of the others.
+    returns = None if registry else returns_of(function, lambda hint: _resolved("return", hint, known))
     return description, from_fields(fields), call, returns
+
+
+def _check_bound(function: Any, first: inspect.Parameter | None) -> None:
+    """Raise InvalidToolDefinition for a method without its object, whose `self` would be an argument."""
+    if first is None or first.name not in ("self", "cls"):
+        return
+    if first.annotation is not first.empty or first.default is not first.empty:
+        return
+    owner, _, name = getattr(function, "__qualname__", "").rpartition(".")
+    if not owner or owner.endswith("<locals>"):
+        raise InvalidToolDefinition(f"it takes {first.name}, and is no method; leave {first.name} out")
+    made = made_by_call(getattr(function, "__globals__", {}).get(owner), owner)
+    raise InvalidToolDefinition(
+        f"it is a method of {owner} without an object, so {first.name} would be an argument; write, for example: "
+        f"tools = [{made}.{name}]"
+    )
+
+
+def made_by_call(kind: Any, name: str) -> str:
+    """Return a call that makes an object of a class of that name, with `...` for each argument that it has to have."""
+    try:
+        parameters = inspect.signature(kind).parameters.values() if isinstance(kind, type) else ()
+    except (TypeError, ValueError):
+        parameters = ()
+    wanted = [
+        one.name if one.kind is one.POSITIONAL_ONLY else f"{one.name}=..."
+        for one in parameters
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    return f"{name}({', '.join(wanted)})"
+
+
+def _registry(function: Any) -> Sequence[type]:
+    """The classes that a `functools.singledispatch` chooses by, whose first argument has no name; none for others."""
+    found = getattr(function, "registry", None)
+    return [*cast("Mapping[type, object]", found)] if isinstance(found, MappingProxyType) else []
 
 
 def _way_out(function: Callable[..., object]) -> str:

@@ -6,11 +6,10 @@ objects the file does not export. Functions that are made within functions are p
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from toolcell._authoring.function import line_of
+from toolcell._authoring.function import line_of, made_by_call
 from toolcell._authoring.tool import MARK, MARKED
 
 LAYERS_MAX = 20
@@ -36,25 +35,10 @@ def lost(namespace: Mapping[str, object], exported: Iterable[object]) -> Iterato
                 where = f"the method {place}.{name} has @tool, and the file exports no object of {place}"
                 yield (
                     line_of(function),
-                    f"{where}; write, for example: tools = [{_made(namespace, place)}.{name}]",
+                    f"{where}; write, for example: tools = [{made_by_call(namespace.get(place), place)}.{name}]",
                 )
         elif (now := namespace.get(name)) is not None:  # not deleted on purpose
             yield line_of(function), _replaced(name, now)
-
-
-def _made(namespace: Mapping[str, object], place: str) -> str:
-    """An object of a class, with `...` for each argument that it has to have."""
-    made: Any = namespace.get(place)
-    try:
-        parameters = inspect.signature(made).parameters.values() if isinstance(made, type) else ()
-    except (TypeError, ValueError):
-        parameters = ()
-    wanted = [
-        one.name if one.kind is one.POSITIONAL_ONLY else f"{one.name}=..."
-        for one in parameters
-        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    ]
-    return f"{place}({', '.join(wanted)})"
 
 
 def _replaced(name: str, now: object) -> str:

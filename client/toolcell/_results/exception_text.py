@@ -31,6 +31,9 @@ _PYTHON = os.path.dirname(os.__file__) + os.sep
 _ADDRESS = "    For further information visit https://errors.pydantic.dev/"
 LINE_MAX = 200
 PRINTED_MAX = 8 * LINES_MAX * LINE_MAX
+_NOT_KEPT = (
+    "What it printed is in the log of the call; with stderr=subprocess.PIPE its last lines are told here."
+)
 
 _PLACES = re.compile(
     r"""(?P<url>\b(?!file:)[a-z][a-z0-9+.-]{0,31}://\S+)   # kept
@@ -195,7 +198,7 @@ def _printed(error: BaseException) -> list[str]:
         text = text.decode(errors="replace") if isinstance(text, bytes) else text
         if lines := [line[:LINE_MAX] for line in text.splitlines() if line.strip()]:
             return lines[-LINES_MAX:]
-    return []
+    return [_NOT_KEPT] if failed.stderr is None else []
 
 
 def _text(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from pydantic import BaseModel
 
 from toolcell._results import library_values
 from toolcell._results.errors import ToolError
+from toolcell._results.way_out import way_out
 
 # sys.int_info.default_max_str_digits: a longer integer can be written as JSON, but `json.loads` refuses it.
 INTEGER_DIGITS_MAX = 4300
@@ -66,11 +67,11 @@ def to_json(value: object) -> bytes:
         try:
             data = _serialised(_mended(value))
         except Exception as error:
+            place, part = ("", value) if isinstance(error, RecursionError) else _culprit(value)
             why = _why(error)
-            where = _where(value) if UNKNOWN in why else ""
+            why = f": {why}" if place or UNKNOWN not in why else ""
             raise ToolError(
-                f"The tool returned something of type {type(value).__name__} that has no JSON form: {why}{where}. "
-                f"{_way_out(value)}"
+                f"The tool returned something of type {type(value).__name__} that has no JSON form{why}{place}. {way_out(part)}"
             ) from error
     if len(data) > INTEGER_DIGITS_MAX and _LONG_INTEGER in data.translate(_DIGITS):
         try:
@@ -119,16 +120,6 @@ def _infinities(value: object, place: str) -> Iterator[str]:
             yield from _infinities(part, f"{place}.{index}" if place else str(index))
 
 
-def _way_out(value: object) -> str:
-    """What to write in place of returning a value that has no JSON form."""
-    kind = type(value)
-    if issubclass(kind, BaseException):
-        return "Raise it, and the call fails with its message."
-    if hasattr(kind, "__enter__") or hasattr(kind, "__aenter__"):
-        return "Enter it in the tool, by `with` or `async with`, and return what it gives."
-    return "Return text, plain data, a dataclass, a model or a ToolResult."
-
-
 def _serialised(value: object) -> bytes:
     data = pydantic_core.to_json(value, inf_nan_mode="strings", fallback=_plainer)
     if b"null" in data or b"NaN" in data or b"Infinity" in data:
@@ -167,8 +158,8 @@ def _mended(value: object) -> object:
     return library_values.without_missing([value])[0]
 
 
-def _where(value: object) -> str:
-    """Return in which of the parts of a value the first one is that has no JSON form: " (in orders.0)"; "" for the value itself."""
+def _culprit(value: object) -> tuple[str, object]:
+    """Return where the first part of a value is that has no JSON form, " (in orders.0)", and the part; "" for the value itself."""
     place: list[str] = []
     while len(place) < DEPTH_MAX:
         for name, part in islice(_parts(value), PARTS_MAX):
@@ -180,7 +171,7 @@ def _where(value: object) -> str:
                 break
         else:
             break
-    return f" (in {'.'.join(place)[:PLACE_LETTERS_MAX]})" if place else ""
+    return f" (in {'.'.join(place)[:PLACE_LETTERS_MAX]})" if place else "", value
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import inspect
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from toolcell._results.json_value import to_json, whole
 from toolcell._results.library_values import picture, picture_types
 from toolcell._results.mcp_content import block as mcp_block
 from toolcell._results.mcp_content import is_block, is_blocks, tool_result
+from toolcell._results.way_out import way_out
 
 NO_OUTPUT = "(no output)"
 # More parts than this are data; hosts show a handful. The daemon takes no more.
@@ -250,7 +252,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _refuse_unfinished(value: object) -> None:
-    """Refuse awaitables and generators, which are not awaited or drained."""
+    """Refuse awaitables, generators and open files, which are not awaited, drained or read."""
     if inspect.iscoroutine(value):
         value.close()  # otherwise the interpreter complains on stderr that it was never awaited
         raise ToolError(
@@ -261,6 +263,8 @@ def _refuse_unfinished(value: object) -> None:
         raise ToolError(
             "The tool returned a generator; write the tool itself with `yield`, or return a list."
         )
+    if isinstance(value, io.IOBase):  # whose lines would be a list
+        raise ToolError(f"The tool returned an open file, of type {type(value).__name__}. {way_out(value)}")
 
 
 def _wire(block: Block) -> dict[str, str]:

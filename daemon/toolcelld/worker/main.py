@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import builtins
 import contextlib
 import contextvars
 import faulthandler
@@ -100,6 +101,8 @@ def main(plan: setup.CellPlan, *, resumed: bool = False) -> NoReturn:
     """
     status = 70  # EX_SOFTWARE, unless the loop returns
     faulthandler.enable(STDERR, all_threads=False)
+    # Those of `site` close standard input, too, which would cost the worker.
+    vars(builtins).update(exit=sys.exit, quit=sys.exit)
     try:
         status = _Worker(plan, resumed=resumed).run()
     except FrameError as error:

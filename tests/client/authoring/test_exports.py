@@ -581,6 +581,73 @@ def test_what_is_marked_and_is_no_function_is_told_by_its_kind(source: str, told
     assert " at 0x" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("@tool\ndef bad(self, a: int): ...", "it takes self, and is no method; leave self out"),
+        ("@tool\ndef bad(cls): ...", "it takes cls, and is no method; leave cls out"),
+        (
+            "class Notes:\n    def __init__(self, place): ...\n    @tool\n    def bad(self, a: int): ...\ntools = [Notes.bad]",
+            (
+                "it is a method of Notes without an object, so self would be an argument; write, for example: "
+                "tools = [Notes(place=...).bad]"
+            ),
+        ),
+        (
+            "class Notes:\n    @tool\n    def bad(self): ...\nbad = Notes.bad",
+            "it is a method of Notes without an object, so self would be an argument; write, for example: tools = [Notes().bad]",
+        ),
+    ],
+)
+def test_a_method_without_its_object_is_told_so(source: str, told: str) -> None:
+    found = run(f"{source}\n@tool\ndef good() -> str: ...\n")
+    assert names(found) == ["orders_good"]
+    assert [problem.message for problem in found.problems] == [told]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@tool\ndef good(self: int): ...",
+        "@tool\ndef good(self=1): ...",
+        "class A:\n    @tool\n    def good(self): ...\ntools = [A().good]",
+        "class A:\n    @classmethod\n    @tool\n    def good(cls): ...\ntools = [A.good]",
+        "class A:\n    @staticmethod\n    @tool\n    def good(): ...\ntools = [A.good]",
+    ],
+)
+def test_an_argument_may_be_called_self_and_a_bound_method_has_none(source: str) -> None:
+    assert names(run(source)) == ["orders_good"]
+
+
+SINGLE = """
+from functools import singledispatch
+@tool
+@singledispatch
+def show(value: int, times: int = 1) -> int:
+    return value * times
+@show.register
+def _(value: str, times: int = 1) -> str:
+    return value.upper() * times
+@show.register(list)
+def _(value, times=1):
+    return len(value)
+"""
+
+
+@pytest.mark.parametrize("order", ["@tool\n@singledispatch", "@singledispatch\n@tool"])
+def test_a_function_that_dispatches_by_the_class_of_its_first_argument_takes_all_of_them(order: str) -> None:
+    export = one(SINGLE.replace("@tool\n@singledispatch", order))
+    schema = export.input_schema["properties"]["value"]
+    assert [each["type"] for each in schema["anyOf"]] == ["integer", "string", "array"]
+    assert export.output_schema is None  # each function returns another type
+    for given, result in (
+        ('{"value": 3}', 3),
+        ('{"value": "a", "times": 2}', "AA"),
+        ('{"value": [1, 2]}', 2),
+    ):
+        assert export.invoke(export.arguments(given.encode()), FakeContext()) == result
+
+
 def test_arguments_that_a_decorator_hides_are_told_so() -> None:
     found = run(
         """

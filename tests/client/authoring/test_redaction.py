@@ -171,7 +171,14 @@ def test_a_group_is_described_by_its_first_exceptions() -> None:
 @pytest.mark.parametrize(
     ("stdout", "stderr", "told"),
     [
-        (None, None, []),
+        (
+            None,
+            None,
+            [
+                "What it printed is in the log of the call; with stderr=subprocess.PIPE its last lines are told here."
+            ],
+        ),
+        ("", "", []),
         (b"out\n", b"\nbad: /home/ada/project/a.py\nx\xff\n", ["bad: a.py", "x\ufffd"]),
         ("first\nlast\n", "", ["first", "last"]),
         ("", "".join(f"{n}{'y' * 300}\n" for n in range(100)), [f"{n}{'y' * 198}" for n in range(95, 100)]),

@@ -1,14 +1,20 @@
 """Every value that a tool may return ends in a Result or a ToolError."""
 
 import base64
+import concurrent.futures
 import contextlib
 import dataclasses
 import enum
+import functools
+import importlib
+import io
 import json
 import re
+import subprocess
 import threading
+import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +26,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from toolcell import Image, Link, ToolError, ToolResult
-from toolcell._results.json_value import to_json
 from toolcell._results.normalise import (
     FileBlock,
     ImageBlock,
@@ -32,6 +37,7 @@ from toolcell._results.normalise import (
     normalise,
     update_body,
 )
+from toolcell._results.way_out import ENTER, OF_CLASSES, OF_RESPONSE, way_out
 
 PNG = b"\x89PNG\r\n\x1a\n rest"
 
@@ -55,6 +61,10 @@ class Hostile:
         raise RuntimeError("no")
 
     __repr__ = __str__
+
+
+async def aiter_of() -> AsyncIterator[int]:
+    yield 1
 
 
 def nested(depth: int) -> list[Any]:
@@ -394,12 +404,54 @@ def test_metadata_that_cannot_be_sent_does_not_take_the_rest_along() -> None:
         (threading.Lock(), "Enter it in the tool, by `with` or `async with`, and return what it gives."),
         (contextlib.nullcontext(3), "Enter it in the tool"),
         (object(), "Return text, plain data"),
+        (generator, "type function that has no JSON form. Call it, and return what that gives."),
+        (functools.partial(int), "Call it"),
+        (int, "Make an object of it"),
+        (
+            io.TextIOWrapper(io.BytesIO()),
+            "an open file, of type TextIOWrapper. Return what is in it, file.read()",
+        ),
+        (io.StringIO("x"), "an open file, of type StringIO. Return what is in it: file.getvalue()."),
+        (re.match("a", "a"), "match.group()"),
+        (subprocess.CompletedProcess("a", 0), "result.stdout, with capture_output=True and text=True."),
+        (concurrent.futures.Future(), "future.result()"),
+        (concurrent.futures.ThreadPoolExecutor(), "future.result()"),
+        (types.SimpleNamespace(a=1), "vars(namespace)"),
+        ({"rows": aiter_of()}, "(in rows). Return a list: [value async for value in values]."),
+        ({"row": types.SimpleNamespace(a=1)}, "(in row). Return its values: vars(namespace)."),
+        ({"picture": b"\xff"}, "(in picture). Decode it; a picture is returned as Image(data=…)"),
     ],
-    ids=["exception", "lock", "context", "object"],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_has_no_json_form_is_told_with_what_to_write_in_its_place(value: object, way_out: str) -> None:
     with pytest.raises(ToolError, match=re.escape(way_out)):
-        to_json(value)
+        normalise(value)
+
+
+class Response:
+    """As that of `requests`, whose objects `with` gives themselves."""
+
+    __enter__ = __exit__ = lambda *_: None
+
+
+def test_a_response_of_a_library_is_known_by_the_name_of_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert way_out(Response()) == ENTER
+    monkeypatch.setattr(Response, "__module__", "requests.models")
+    assert way_out(Response()) == OF_RESPONSE
+
+
+OF_CODE = {"function", "method", "builtin_function_or_method", "coroutine", "async_generator"}
+"""That `builtins` has no name for."""
+
+
+def test_each_class_of_the_standard_library_with_a_way_out_has_that_name() -> None:
+    own = {"requests", "httpx", "aiohttp"}
+    for name in OF_CLASSES:
+        module, _, kind = name.rpartition(".")
+        if module.partition(".")[0] in own or kind in OF_CODE:
+            continue
+        found = getattr(importlib.import_module(module), kind)
+        assert f"{found.__module__}.{found.__qualname__}" == name
 
 
 def test_a_failure_has_the_details_of_its_tool_error() -> None:

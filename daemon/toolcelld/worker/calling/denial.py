@@ -38,12 +38,24 @@ _LOOP_RUNS: Final = (
     "A function that starts a loop of its own is called by: await asyncio.to_thread(function)."
 )
 _NO_LOOP: Final = "A tool that is no async def has no event loop: make it async def and await, or start a loop by asyncio.run(…)."
+_OTHER_LOOP: Final = (
+    "It belongs to another event loop than the one that runs: each asyncio.run(…) has its own, which ends with it. Make it in "
+    "the function that awaits it, or make the tool async def, whose loop stays from call to call."
+)
 _LOOP_IN_LOOP: Final = re.compile(
     "cannot be called from a running event loop|while another loop is running|event loop is already running"
     "|Already running asyncio in this thread|AsyncToSync in the same thread"
 )
 """What asyncio, anyio and asgiref say of it."""
 _WITHOUT_LOOP: Final = re.compile("no running event loop$|There is no current event loop")
+_OF_OTHER_LOOP: Final = re.compile(
+    "attached to a different loop|is bound to a different event loop|Event loop is closed$"
+)
+_NOT_AWAITED: Final = (
+    "A coroutine is there in place of its value: write `await` before the call that makes it, in an async def; a question of the "
+    "context in a tool that is none is asked by context.wait(…)."
+)
+_COROUTINE: Final = re.compile(r"\bcoroutine\b")
 _WHILE_LOADED: Final = "while a file is loaded to see its tools"
 _IN_FUNCTION: Final = f"That is for the function of a tool: {_WHILE_LOADED} there is nobody to ask."
 _UNWRITTEN: Final = (
@@ -70,7 +82,7 @@ def denial(
             return f"The cell of this tool has no variable {name}. {_command(tool, name)}"
         if text := _terminal(cause):
             return f"{text} {_IN_FUNCTION}" if describing else text
-        if text := _loop(cause):
+        if text := _loop(cause) or _unawaited(cause):
             return text
     if policy.enclosure == "none":
         return ""
@@ -174,7 +186,18 @@ def _loop(error: BaseException) -> str:
     said = str(error)
     if _LOOP_IN_LOOP.search(said):
         return _LOOP_RUNS
+    if _OF_OTHER_LOOP.search(said):
+        return _OTHER_LOOP
     return _NO_LOOP if _WITHOUT_LOOP.match(said) else ""
+
+
+def _unawaited(error: BaseException) -> str:
+    """Return what to write where a coroutine stands in the place of its value."""
+    return (
+        _NOT_AWAITED
+        if isinstance(error, TypeError | AttributeError) and _COROUTINE.search(str(error))
+        else ""
+    )
 
 
 def _is_program(error: OSError) -> bool:

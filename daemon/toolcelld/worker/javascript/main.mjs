@@ -11,6 +11,7 @@ import { absenceOf } from "./absence.mjs";
 import { brokenBy } from "./broken.mjs";
 import { Call, Denied, deferred } from "./call.mjs";
 import { receive, receiveAborts, send } from "./channel.mjs";
+import { refuseDialogs, refuseQuestions } from "./dialogs.mjs";
 import { fieldsOf, refusedAtImport } from "./failures.mjs";
 import * as leftovers from "./leftovers.mjs";
 import { importFile, imported } from "./modules.mjs";
@@ -59,8 +60,10 @@ class Worker {
         this.#packages = packages;
         this.#loading.promise.catch(() => {});
         process.exit = (status) => {
-            throw new Exited(`called process.exit(${status ?? ""})`);
+            const said = `called process.exit(${status ?? ""})`;
+            throw new Exited(this.#call === null ? said : `the tool ${said}; a tool ends with its result: return it`);
         };
+        refuseDialogs();
         process.on("uncaughtException", (error) => this.#onStray(error, true));
         process.on("unhandledRejection", (error) => this.#onStray(error, false));
         receiveAborts((number, reason) => this.#onAbort(number, reason));
@@ -123,6 +126,7 @@ class Worker {
                     `${ENGINE} (${process.execPath}) is too old: tools in TypeScript and JavaScript need bun, or node ${NODE_OLDEST} or later`,
                 );
             leftovers.watch();
+            refuseQuestions(content.toString());
             const load = async () => {
                 const exported = await importFile(path, Buffer.from(content), this.#packages);
                 this.#waits = "what the file exports has not returned its tools";

@@ -26,8 +26,9 @@ export const ROWS = [
     { name: "stack traces", take: () => [Error.stackTraceLimit, Error.prepareStackTrace], putBack: setStackTraces },
 ];
 
-// An engine takes ten milliseconds to make these two, so only a file that names them has these rows.
+// An engine takes ten milliseconds to make these three, so only a file that names one has these rows.
 const STREAMS = [
+    { name: "standard input", prompt: true, take: () => process.stdin.destroyed || process.stdin.readableEnded },
     propertiesOf("standard streams", () => process, ["stdout", "stderr"]),
     propertiesOf("standard output", () => process.stdout, ["write"]),
     propertiesOf("standard error", () => process.stderr, ["write"]),
@@ -39,7 +40,7 @@ export class ProcessState {
 
     /** @param source The text of the tool file. */
     constructor(source) {
-        const rows = /\bstd(out|err)\b/.test(source) ? [...ROWS, ...STREAMS] : ROWS;
+        const rows = /\bstd(in|out|err)\b/.test(source) ? [...ROWS, ...STREAMS] : ROWS;
         this.#kept = rows.map((row) => ({ row, before: row.take() }));
     }
 

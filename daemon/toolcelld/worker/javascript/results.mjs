@@ -3,11 +3,31 @@
 import { isUtf8 } from "node:buffer";
 
 import { FrameError } from "./frames.mjs";
+import { isA } from "./thrown.mjs";
 
 const DATA_URL = /^data:(image\/[^;,]+);base64,(.*)$/s;
 const TITLE_CHARACTERS_MAX = 1_000;
 const URI_CHARACTERS_MAX = 4_000;
 const BLOCKS_MAX = 256;
+
+const OTHERWISE = "Return text or plain data.";
+const THROW = "Throw it, and the call fails with its message.";
+const readOf = (name) => `Return what it has: await ${name}.text() or await ${name}.json().`;
+const COLLECT = "Return a list: await Array.fromAsync(values).";
+// What to write in place of returning a value, by the name of its type.
+const WAYS_OUT = {
+    function: "Call it, and return what that gives.",
+    Promise: "Return its value, by `await`.",
+    Response: readOf("response"),
+    Request: readOf("request"),
+    Blob: readOf("blob"),
+    ReadableStream: "Return its text: await new Response(stream).text().",
+    Generator: "Return a list: [...values].",
+    AsyncGenerator: COLLECT,
+    Readable: COLLECT,
+    URLSearchParams: "Return its text: String(parameters).",
+    __proto__: null,
+};
 
 /** The value cannot be a result; the message is for the model. */
 export class ResultError extends Error {}
@@ -140,9 +160,8 @@ function withoutJson(value) {
         typeof value === "object"
             ? (value[Symbol.toStringTag] ?? value.constructor?.name ?? "object")
             : typeof value;
-    return new ResultError(
-        `The tool returned something of type ${kind} that has no JSON form. Return text or plain data.`,
-    );
+    const wayOut = WAYS_OUT[kind] ?? (isA(value, Error) ? THROW : OTHERWISE);
+    return new ResultError(`The tool returned something of type ${kind} that has no JSON form. ${wayOut}`);
 }
 
 function isPlain(value) {

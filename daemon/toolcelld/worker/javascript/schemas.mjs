@@ -10,6 +10,8 @@ import { unfillable } from "./unfillable.mjs";
 
 const OWN = ["description", "title", "examples", "deprecated"];
 const PROBLEMS_MAX = 20;
+const TYPES = ["string", "number", "integer", "boolean", "array", "object"];
+const SHOWN_CHARACTERS_MAX = 40;
 
 /** The schema of a tool's arguments cannot be used. */
 export class SchemaError extends Error {}
@@ -52,7 +54,11 @@ async function readerOf(declared) {
         });
     }
     if (values.length === 0) return ofJsonSchema({ type: "object", properties: {} });
-    throw new SchemaError("its arguments are neither Zod, nor TypeBox, nor JSON Schema");
+    const [name, value] = Object.entries(declared).find(([, each]) => each === null || typeof each !== "object");
+    const type = TYPES.find((each) => each === value || each === value?.name?.toLowerCase()) ?? "string";
+    const shown =
+        typeof value === "string" ? JSON.stringify(value.slice(0, SHOWN_CHARACTERS_MAX)) : value && `a ${typeof value}`;
+    throw new SchemaError(`its argument ${name} is ${shown}, and no schema; write { type: "${type}" }`);
 }
 
 function isZod4(value) {
