@@ -62,7 +62,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright types-tests imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-prometheus test-page test-public public-files test-servers test-systemd-servers public-servers test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour operators-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright types-rest imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-prometheus test-page test-public public-files test-servers test-systemd-servers public-servers test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour operators-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -91,7 +91,7 @@ types-mypy: $(READY)
 types-pyright: $(READY)
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings
 
-types-tests: $(READY) ## pyright over the tests, which mypy has checked as strictly; a minute; nightly
+types-rest: $(READY) ## pyright over the daemon and the tests, which mypy has checked as strictly; two minutes; nightly
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright.json
 
 imports: $(READY) ## the import contracts

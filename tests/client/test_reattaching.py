@@ -321,7 +321,7 @@ async def test_a_call_that_a_draining_node_refuses_goes_to_the_next_node(tmp_pat
     async with daemon(tmp_path, drains, next_one) as scripted:
         async with connect(scripted.socket, daemon="running") as session:
             runs, goes_on, is_aborted = (session.call("echo", {"a": number}) for number in range(3))
-            while len(calls) < 3 or session._connection.calls[is_aborted.id].sent:
+            while len(calls) < 3 or session._connection.calls[is_aborted.id].sent:  # pyright: ignore[reportPrivateUsage]
                 await asyncio.sleep(0.01)
             is_aborted.abort("no more")
             assert (await is_aborted).message == "no more, before it was sent"

@@ -171,7 +171,10 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
         def remedy(self, *_: object) -> str:
             return looked("install it")  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(daemon_module, "cell_of_description", lambda *_: looked(spec))
+    def cell(*_: object) -> object:
+        return looked(spec)
+
+    monkeypatch.setattr(daemon_module, "cell_of_description", cell)
     services = SimpleNamespace(ruleset=Ruleset(), describer=SimpleNamespace(describe=describe))
     file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
     described = await Daemon.describe(cast("Daemon", SimpleNamespace(services=services)), file)
