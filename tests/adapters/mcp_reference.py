@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -39,16 +39,28 @@ class Script(Pipes):
         self.said: list[dict[str, Any]] = []
         self.heard = asyncio.Event()
         self._lines = asyncio.Queue[bytes | Exception]()
+        self._on_line: Callable[[bytes], bool] | None = None
+        self._waits = False
         for line in lines:
             self._lines.put_nowait(line)
 
     def add(self, *said: object) -> None:
         """Say more: messages, lines as they are, or what reading them raises."""
         for each in said:
-            self._lines.put_nowait(each if isinstance(each, bytes | Exception) else encoded(each)[0])
+            line = each if isinstance(each, bytes | Exception) else encoded(each)[0]
+            on_line = self._on_line if self._waits and self._lines.empty() else None
+            if on_line is None or isinstance(line, Exception) or not on_line(line):
+                self._lines.put_nowait(line)
+
+    def offer(self, on_line: Callable[[bytes], bool]) -> None:
+        self._on_line = on_line
 
     async def read(self) -> bytes:
-        line = await self._lines.get()
+        self._waits = True
+        try:
+            line = await self._lines.get()
+        finally:
+            self._waits = False
         if isinstance(line, Exception):
             raise line
         return line

@@ -1,8 +1,9 @@
-"""The instructions that the daemon executes for a warm call, counted by valgrind's callgrind.
+"""The instructions that one process executes for a warm call, counted by valgrind's callgrind.
 
-    python -m tests.bench.instructions [--calls 100] [--shared 25] [--no-records]
+    python -m tests.bench.instructions [daemon|client|mcp] [--calls 100] [--shared 25] [--no-records]
 
-It is of all threads, gRPC's and the interpreter's work too. What the daemon does by itself in the same time is counted
+The process is the daemon by default, a program that calls by the client, or `toolcell mcp`, whose host is this one.
+It is of all threads, gRPC's and the interpreter's work too. What the process does by itself in the same time is counted
 as well, and subtracted, as valgrind makes it fifty times slower. The least of five runs is printed. The processes of
 workers are not counted: they are programs of their own. A daemon commits the calls of a tenth of a second at once to the
 records; as calls are so slow here, it does so after a number of them, 25 by default. `--no-records` leaves that away.
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import itertools
+import json
 import os
 import re
 import shutil
@@ -20,11 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tests.bench import contenders
-from tests.bench.contenders import served, toolcell_call
+from tests.bench.contenders import environment, served, toolcell_call
 
 from toolcell.client import connect
 
@@ -37,36 +41,126 @@ CONTROLLED: Final = "TOOLCELL_COUNTED"
 """The variable of the process that is counted: after how many calls they are committed."""
 
 
-async def instructions(directory: Path, calls: int, shared: int, configuration: str = "") -> float:
+Calls: TypeAlias = "Callable[[int], Awaitable[object]]"
+"""Makes so many calls, one after the other."""
+HANDSHAKE: Final[dict[str, object]] = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "bench", "version": "1"},
+}
+
+
+async def instructions(
+    directory: Path, calls: int, shared: int, configuration: str = "", process: str = "daemon"
+) -> float:
     """Return the instructions of one call, the least of the runs of so many calls each, of which some share a commit."""
+    contenders.START_SECONDS_MAX = START_SECONDS_MAX
+    async with PROCESSES[process](directory, shared, configuration) as call:
+        await call(WARM_CALLS)
+        pid = (directory / "pid").read_text().strip()
+        _control(pid, "--instr=on")
+        for _ in range(RUNS):
+            _control(pid, "--zero")
+            begun = time.monotonic()
+            await call(calls)
+            seconds = time.monotonic() - begun
+            _control(pid, "--dump")
+            _control(pid, "--zero")
+            await asyncio.sleep(seconds)
+            _control(pid, "--dump")
+    totals = [_total(directory / f"counted.{dump}") for dump in range(1, 2 * RUNS + 1)]
+    return min(busy - idle for busy, idle in zip(totals[::2], totals[1::2], strict=True)) / calls
+
+
+@contextlib.asynccontextmanager
+async def _daemon(directory: Path, shared: int, configuration: str) -> AsyncGenerator[Calls]:
+    python, sys.executable = sys.executable, _counting(directory)  # which starts the daemon
+    with served(directory, configuration, module=__spec__.name, variables={CONTROLLED: str(shared)}) as path:
+        sys.executable = python
+        async with connect(path, directory=directory / "project", daemon="running") as session:
+            call = toolcell_call(session)
+
+            async def calls(count: int) -> None:
+                for n in range(count):
+                    await call(n)
+
+            yield calls
+
+
+@contextlib.asynccontextmanager
+async def _client(directory: Path, shared: int, configuration: str) -> AsyncGenerator[Calls]:
+    with served(directory, configuration) as path:
+        command = [_counting(directory), "-m", __spec__.name, "caller", path]
+        async with _child(command, directory / "project") as say:
+            yield say
+
+
+@contextlib.asynccontextmanager
+async def _mcp(directory: Path, shared: int, configuration: str) -> AsyncGenerator[Calls]:
+    with served(directory, configuration) as path:
+        command = [_counting(directory), "-m", "toolcell.cli", "mcp", "--socket", path]
+        async with _child(command, directory / "project") as say:
+
+            async def request(method: str, params: Mapping[str, object]) -> Any:
+                message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                return json.loads(await say(json.dumps(message)))["result"]
+
+            async def calls(count: int) -> None:
+                for n in range(count):
+                    arguments = {"name": "add", "arguments": {"a": n, "b": n + 1}}
+                    result = await request("tools/call", arguments)
+                    assert result["structuredContent"] == {"result": 2 * n + 1}, result
+
+            await request("initialize", HANDSHAKE)
+            await request("tools/list", {})
+            yield calls
+
+
+PROCESSES: Final = {"daemon": _daemon, "client": _client, "mcp": _mcp}
+"""What can be counted: each starts the process, and makes calls by it."""
+
+
+def _counting(directory: Path) -> str:
+    """Return a program that runs Python under valgrind, and writes its number to a file."""
     wrapper = directory / "python"
     wrapper.write_text(
         f"#!/bin/sh\necho $$ >{directory}/pid\nexec valgrind --tool=callgrind --instr-atstart=no"
         f' --callgrind-out-file={directory}/counted --quiet {sys.executable} "$@"\n'
     )
     wrapper.chmod(0o755)
-    contenders.START_SECONDS_MAX = START_SECONDS_MAX
-    python, sys.executable = sys.executable, str(wrapper)  # which starts the daemon
-    with served(directory, configuration, module=__spec__.name, variables={CONTROLLED: str(shared)}) as path:
-        sys.executable = python
-        async with connect(path, directory=directory / "project", daemon="running") as session:
-            call = toolcell_call(session)
-            for n in range(WARM_CALLS):
+    return str(wrapper)
+
+
+@contextlib.asynccontextmanager
+async def _child(command: list[str], place: Path) -> AsyncGenerator[Callable[[object], Awaitable[str]]]:
+    """A process that answers each line of its stdin with one of its stdout, and ends with its stdin."""
+    pipe = subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(
+        *command, stdin=pipe, stdout=pipe, cwd=place, env=environment()
+    )
+    stdin, stdout = child.stdin, child.stdout
+    assert stdin is not None
+    assert stdout is not None
+
+    async def say(line: object) -> str:
+        stdin.write(f"{line}\n".encode())
+        return (await stdout.readline()).decode()
+
+    try:
+        yield say
+    finally:
+        stdin.close()
+        await child.wait()
+
+
+async def answer_calls(path: str) -> None:
+    """Make as many calls as each line of stdin says."""
+    async with connect(path, daemon="running") as session:
+        call = toolcell_call(session)
+        for line in iter(sys.stdin.readline, ""):
+            for n in range(int(line)):
                 await call(n)
-            pid = (directory / "pid").read_text().strip()
-            _control(pid, "--instr=on")
-            for _ in range(RUNS):
-                _control(pid, "--zero")
-                begun = time.monotonic()
-                for n in range(calls):
-                    await call(n)
-                seconds = time.monotonic() - begun
-                _control(pid, "--dump")
-                _control(pid, "--zero")
-                await asyncio.sleep(seconds)
-                _control(pid, "--dump")
-    totals = [_total(directory / f"counted.{dump}") for dump in range(1, 2 * RUNS + 1)]
-    return min(busy - idle for busy, idle in zip(totals[::2], totals[1::2], strict=True)) / calls
+            print("done", flush=True)
 
 
 def _control(pid: str, request: str) -> None:
@@ -114,7 +208,8 @@ def _commit_each(calls: int) -> None:
 
 def main() -> None:
     """Print the figure."""
-    parser = argparse.ArgumentParser(description="The daemon's instructions for a warm call.")
+    parser = argparse.ArgumentParser(description="The instructions of one process for a warm call.")
+    parser.add_argument("process", nargs="?", choices=PROCESSES, default="daemon", help="default: daemon")
     parser.add_argument("--calls", type=int, default=100, help="of each run; default: 100")
     parser.add_argument("--shared", type=int, default=25, help="that share a commit; default: 25")
     parser.add_argument("--no-records", action="store_true", help="of a daemon that keeps no records")
@@ -125,9 +220,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(
         prefix="tb-", dir="/var/tmp"
     ) as directory:  # a socket's path must be short
-        found = asyncio.run(instructions(Path(directory), arguments.calls, arguments.shared, configuration))
+        found = asyncio.run(
+            instructions(Path(directory), arguments.calls, arguments.shared, configuration, arguments.process)
+        )
     print(f"{found:,.0f} instructions a call, Python {sys.version.split()[0]}")
 
 
 if __name__ == "__main__":
-    serve() if CONTROLLED in os.environ else main()
+    if CONTROLLED in os.environ:
+        serve()
+    elif sys.argv[1:2] == ["caller"]:
+        asyncio.run(answer_calls(sys.argv[2]))
+    else:
+        main()

@@ -11,11 +11,14 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024  # 16 MiB of arguments, written in escapes
 LAST_WORDS_SECONDS = 1.0  # for a host that has stopped reading
+READ_BYTES_MAX: Final = 64 * 1024
+"""Of one read: what a pipe holds. asyncio makes an object of 256 KiB for each, which takes three system calls more."""
 
 
 class NoPipe(Exception):
@@ -38,6 +41,30 @@ class _Input(asyncio.StreamReader):
         self.ended.set()
 
 
+class _SingleLines(asyncio.StreamReaderProtocol):
+    """Offers a line that comes by itself to `on_line`, while a read waits for it."""
+
+    on_line: Callable[[bytes], bool] | None = None
+
+    def __init__(self, reader: _Input) -> None:
+        super().__init__(reader)
+        self._reader = reader
+        self.waits = False  # a read does, for the beginning of a line
+        self.unread = 0  # bytes that were given to the reader, and not read
+
+    def data_received(self, data: bytes) -> None:
+        """Have a single line taken at once; give everything else to the reader."""
+        if self.waits and not self.unread and self.on_line is not None and data.find(b"\n") == len(data) - 1:
+            try:
+                if self.on_line(data):
+                    return
+            except Exception as error:  # noqa: BLE001  # raised by the read
+                self._reader.set_exception(error)
+                return
+        self.unread += len(data)
+        super().data_received(data)
+
+
 class Pipes:
     """Our stdin and stdout. An asynchronous context manager."""
 
@@ -54,15 +81,25 @@ class Pipes:
         self._reader = _Input()
         self._ended = False
         self._within = False  # a line that is too long, whose rest is skipped
+        self._input = _SingleLines(self._reader)
         self._incoming, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(self._reader), os.fdopen(_taken(0, _nothing()), "rb", 0)
+            lambda: self._input, os.fdopen(_taken(0, _nothing()), "rb", 0)
         )
+        self._incoming.max_size = READ_BYTES_MAX  # type: ignore[attr-defined]  # of asyncio's transport
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
             os.fdopen(_taken(1, os.dup(2)), "wb", 0),
         )
-        self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
+        self._output = transport
+        self._writer = asyncio.StreamWriter(self._output, protocol, None, loop)
         return self
+
+    def offer(self, on_line: Callable[[bytes], bool]) -> None:
+        """Call `on_line` with a line that comes by itself while a read waits, in the turn of the loop that has it.
+
+        It returns whether it has taken the line; else the read gets it. What it raises, the read raises.
+        """
+        self._input.on_line = on_line
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -74,7 +111,7 @@ class Pipes:
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 await self._writer.wait_closed()
         except TimeoutError:
-            self._writer.transport.abort()
+            self._output.abort()
         except OSError:
             pass  # the host is gone
 
@@ -91,17 +128,23 @@ class Pipes:
 
     async def read(self) -> bytes:
         """Return the next line, b"" at the end. Nothing is lost if it is cancelled. Raises LineTooLong."""
+        taking = self._input
         while not self._ended:
+            taking.waits = not self._within
             try:
                 line = await self._reader.readuntil()
+                taking.unread -= len(line)
             except asyncio.IncompleteReadError as end:
                 line = end.partial
             except asyncio.LimitOverrunError as over:
                 await self._reader.readexactly(over.consumed)  # they are there
+                taking.unread -= over.consumed
                 if self._within:
                     continue
                 self._within = True
                 raise LineTooLong(f"A line has at most {LINE_BYTES_MAX} bytes.") from None
+            finally:
+                taking.waits = False
             if not self._within:
                 return b"" if self._ended else line
             self._within = False
@@ -110,14 +153,14 @@ class Pipes:
     @property
     def unwritten(self) -> int:
         """The bytes that the host has not taken."""
-        return self._writer.transport.get_write_buffer_size()
+        return self._output.get_write_buffer_size()
 
     def put(self, line: bytes) -> None:
         """Write a line without waiting; it is dropped if the host is gone, which ends the input as well."""
-        if self._writer.transport.is_closing():
+        if self._output.is_closing():
             self.end()
         else:
-            self._writer.write(line)
+            self._output.write(line)
 
     async def drained(self) -> None:
         """Wait while the host does not read. Raises OSError if it is gone, which ends the input as well."""
@@ -129,12 +172,12 @@ class Pipes:
 
     def abort(self) -> None:
         """Drop what is unwritten, and close."""
-        self._writer.transport.abort()
+        self._output.abort()
         self.end()
 
     async def write(self, line: bytes) -> None:
         """Write a line; waits while the host does not read. Raises OSError if it is gone, which ends the input as well."""
-        self._writer.write(line)
+        self._output.write(line)
         await self.drained()
 
 

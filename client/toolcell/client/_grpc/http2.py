@@ -12,7 +12,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, TypeAlias
 
     Event: TypeAlias = "Message | End"
@@ -233,7 +233,7 @@ class Http2Connection:
 
     # What comes in
 
-    def receive(self, data: bytes) -> Iterator[Event]:
+    def receive(self, data: bytes | memoryview) -> Iterator[Event]:
         """Take what the peer has sent, and yield what it means; a peer that breaks the protocol ends every RPC.
 
         What follows an event is read when the next one is asked for, so a caller that has its result need not go on.
@@ -267,44 +267,56 @@ class Http2Connection:
         for stream in lost:
             yield End(stream, Status(code, why))
 
-    def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> Iterator[Event]:
+    def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> Iterable[Event]:
         if self._block is not None and (kind, stream) != (CONTINUATION, self._block_stream):
             raise Violation(PROTOCOL_ERROR, "it interrupted a header block")
         if not self._began and kind != SETTINGS:
             raise Violation(PROTOCOL_ERROR, "it did not begin with its settings")
         if kind == DATA:
-            yield from self._data(flags, stream, payload)
-        elif kind in (HEADERS, CONTINUATION):
-            yield from self._header_block(kind, flags, stream, payload)
-        elif kind in _SIZES:
+            return self._data(flags, stream, payload)
+        if kind in (HEADERS, CONTINUATION):
+            return self._header_block(kind, flags, stream, payload)
+        if kind in _SIZES:
             if (size := _SIZES[kind]) != len(payload):
                 raise Violation(FRAME_SIZE_ERROR, f"it sent {len(payload)} bytes where {size} belong")
-            if kind == PING:
-                if not flags & ACKNOWLEDGED:
-                    self._write(PING, ACKNOWLEDGED, 0, payload)
+            number = int.from_bytes(payload, "big")
+            if kind == WINDOW_UPDATE:
+                self._window_update(stream, number & WINDOW_BYTES_MAX)
             elif kind == RST_STREAM:
-                yield from self._reset(stream, int.from_bytes(payload, "big"))
-            else:
-                yield from self._window_update(stream, int.from_bytes(payload, "big") & WINDOW_BYTES_MAX)
+                return self._reset(stream, number)
+            elif not flags & ACKNOWLEDGED:
+                self._write(PING, ACKNOWLEDGED, 0, payload)
         elif kind == SETTINGS:
             self._settings(flags, payload)
         elif kind == GOAWAY:
-            yield from self._go_away(payload)
+            return self._go_away(payload)
         elif kind == PUSH_PROMISE:
             raise Violation(PROTOCOL_ERROR, "it pushed what was not asked for")
+        return ()
 
-    def _data(self, flags: int, stream: int, payload: bytes) -> Iterator[Event]:
-        self._received += len(payload)
+    def _data(self, flags: int, stream: int, payload: bytes) -> Iterable[Event]:
+        size = len(payload)
+        self._received += size
         if self._received > WINDOW_BYTES // 2:
             self._write(WINDOW_UPDATE, 0, 0, self._received.to_bytes(4, "big"))
             self._received = 0
         rpc = self._rpc(stream)
         if rpc is None:
-            return
-        rpc.received += len(payload)
+            return ()
+        rpc.received += size
         if rpc.received > WINDOW_BYTES // 2:
             self._write(WINDOW_UPDATE, 0, stream, rpc.received.to_bytes(4, "big"))
             rpc.received = 0
+        if (
+            not (flags or rpc.buffer)
+            and size >= 5
+            and payload[0] == 0
+            and int.from_bytes(payload[1:5], "big") == size - 5
+        ):  # one message, as in most frames
+            return (Message(stream, payload[5:]),)
+        return self._messages(flags, stream, rpc, payload)
+
+    def _messages(self, flags: int, stream: int, rpc: _Rpc, payload: bytes) -> Iterator[Event]:
         buffer = rpc.buffer
         buffer += _unpadded(payload) if flags & PADDED else payload
         while len(buffer) >= 5:
@@ -388,15 +400,14 @@ class Http2Connection:
         self._write(SETTINGS, ACKNOWLEDGED, 0, b"")
         self._flush_all()
 
-    def _window_update(self, stream: int, size: int) -> Iterator[Event]:
-        if stream:
-            if (rpc := self._rpc(stream)) is not None:
-                rpc.window += size
-                self._flush(stream, rpc)
-        else:
+    def _window_update(self, stream: int, size: int) -> None:
+        if not stream:
             self._window += size
             self._flush_all()
-        yield from ()
+        elif (rpc := self._rpc(stream)) is not None:
+            rpc.window += size
+            if rpc.pending:
+                self._flush(stream, rpc)
 
     def _go_away(self, payload: bytes) -> Iterator[Event]:
         last = int.from_bytes(payload[:4], "big") & WINDOW_BYTES_MAX

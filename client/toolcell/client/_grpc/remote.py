@@ -38,10 +38,10 @@ class RemoteLink(RpcLink):
         """What the other side has shown, in DER."""
         return self._transport.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
 
-    def data_received(self, data: bytes) -> None:
+    def buffer_updated(self, nbytes: int) -> None:
         """Hand on what has come; whatever it is, it is a sign of life."""
         self._silent_looks = 0
-        super().data_received(data)
+        super().buffer_updated(nbytes)
 
     def read(self, on: bool) -> None:
         """Read on, or not; while nothing is read no sign can come."""

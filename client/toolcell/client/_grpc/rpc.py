@@ -7,6 +7,7 @@ half of the client's processor time in a warm call; here a message is handled in
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import cast
 
@@ -17,6 +18,21 @@ UNSENT_BYTES_MAX = 64 * 1024 * 1024
 answers to PING would grow without an end."""
 CLOSE_SECONDS = 1.0
 """For what is still to be sent; a daemon that reads takes no time."""
+READ_BYTES = 256 * 1024
+"""Of one read: as much as a socket holds."""
+
+
+class _ReadBuffer(threading.local):
+    """What the connections of one thread read into, as each hands on what it has read before another reads.
+
+    A transport that has to make an object for each read makes it as long as the longest, which takes three system calls.
+    """
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(READ_BYTES))
+
+
+_buffer = _ReadBuffer()
 
 
 class Rpc:
@@ -65,7 +81,7 @@ class Rpc:
         self._link.forget(self._stream)
 
 
-class RpcLink(asyncio.Protocol):
+class RpcLink(asyncio.BufferedProtocol):
     """A connection to a daemon and its RPCs.
 
     Args:
@@ -79,6 +95,7 @@ class RpcLink(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._paused = False  # the kernel takes no more for now
         self._awaited = False  # some RPC was blocked when it was asked
+        self._view = _buffer.view
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def begin(
@@ -155,9 +172,13 @@ class RpcLink(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
         self._write()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to read to."""
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Hand on what has come."""
-        for event in self._http2.receive(data):
+        for event in self._http2.receive(self._view[:nbytes]):
             rpc = self._rpcs.get(event.stream)
             if rpc is None:
                 continue

@@ -63,7 +63,7 @@ class ReceiveBuffer:
 
     def acknowledge(self) -> int:
         """The number to tell the daemon with the next message."""
-        self._told = self._dealt_with()
+        self._told = self._dealt_with() if self._bodies else self._last
         return self._told
 
     @property

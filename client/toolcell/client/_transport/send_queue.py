@@ -17,20 +17,22 @@ SOURCES_MAX = 4  # half of the calls whose arguments a daemon takes at once
 class SendQueue:
     """Messages, and sources of messages, in order of arrival; a source goes to the end after each of its messages."""
 
-    __slots__ = ("_begun", "_turns", "_waiting")
+    __slots__ = ("_begun", "_waiting", "turns")
 
     def __init__(self) -> None:
-        self._turns: deque[pb.AttachRequest | Iterator[pb.AttachRequest]] = deque()
+        self.turns: deque[pb.AttachRequest | Iterator[pb.AttachRequest]] = (
+            deque()
+        )  # empty where nothing waits
         self._begun = 0  # sources among the turns
         self._waiting: deque[Iterator[pb.AttachRequest]] = deque()  # for their first turn
 
     def put(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
         """Let something be sent."""
         if isinstance(messages, pb.AttachRequest):
-            self._turns.append(messages)
+            self.turns.append(messages)
         elif self._begun < SOURCES_MAX:
             self._begun += 1
-            self._turns.append(messages)
+            self.turns.append(messages)
         else:
             self._waiting.append(messages)
 
@@ -41,15 +43,15 @@ class SendQueue:
 
     def take(self) -> pb.AttachRequest | None:
         """Remove and return the next message; None if there is none."""
-        while self._turns:
-            turn = self._turns.popleft()
+        while self.turns:
+            turn = self.turns.popleft()
             if isinstance(turn, pb.AttachRequest):
                 return turn
             if (message := next(turn, None)) is not None:
-                self._turns.append(turn)
+                self.turns.append(turn)
                 return message
             if self._waiting:
-                self._turns.append(self._waiting.popleft())
+                self.turns.append(self._waiting.popleft())
             else:
                 self._begun -= 1
         return None

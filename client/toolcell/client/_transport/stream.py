@@ -110,11 +110,12 @@ class Stream:
         self._unacknowledged_bytes += size_bytes
         if self._unacknowledged_bytes >= ACKNOWLEDGE_AFTER_BYTES:
             self._acknowledge()
-        elif not self._more_than_beginnings and any(
-            event.WhichOneof("event") not in BEGINNINGS for event in events
-        ):
-            self._more_than_beginnings = True
-            if self._acknowledge_timer is None:
+        elif not self._more_than_beginnings:
+            for event in events:
+                if event.WhichOneof("event") not in BEGINNINGS:
+                    self._more_than_beginnings = True
+                    break
+            if self._more_than_beginnings and self._acknowledge_timer is None:
                 loop = asyncio.get_running_loop()
                 self._acknowledge_timer = loop.call_later(ACKNOWLEDGE_AFTER_SECONDS, self._on_timer)
 
@@ -129,16 +130,16 @@ class Stream:
 
     def _write(self) -> None:
         """Send what is queued, as far as the daemon takes it. Of long requests one message goes in each turn of the loop."""
-        rpc = self._rpc
+        rpc, outbox = self._rpc, self._outbox
         self._turn = None
         if rpc.ended.done():
             return  # what is sent now stays in the queue
         try:
-            while not rpc.blocked and (message := self._outbox.take()) is not None:
+            while outbox.turns and not rpc.blocked and (message := outbox.take()) is not None:
                 message.acknowledged = self._inbox.acknowledge()
                 self._unacknowledged_bytes, self._more_than_beginnings = 0, False
                 rpc.send(message.SerializeToString())
-                if self._outbox.has_sources:
+                if outbox.has_sources:
                     self._turn = asyncio.get_running_loop().call_soon(self._write)
                     return
         except Exception as error:  # noqa: BLE001  # raised by `run`

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, TypeAlias, cast
+from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
 
 from toolcell.adapters.mcp.host.context import agent_of
 
@@ -216,7 +216,7 @@ def _json(line: bytes) -> Any:
     if b"\\ud" in line or b"\\uD" in line:  # half a character is text to Python, and an error to the SDK
         return None
     try:
-        return json.loads(line.decode(), parse_constant=_refuse)
+        return _decoder.decode(line.decode())
     except (ValueError, RecursionError):
         return None
 
@@ -286,3 +286,6 @@ def _is_id(value: object) -> bool:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)  # NaN is no JSON
+
+
+_decoder: Final = json.JSONDecoder(parse_constant=_refuse)  # `json.loads` would make one for each line

@@ -40,6 +40,8 @@ ROOTS_SECONDS: Final = 2.0
 """For a host that says it has roots and does not answer."""
 KEPT_MAX: Final = 16
 """Messages that are kept for the SDK while it is imported; further ones wait in the pipe."""
+CALL: Final = b'"tools/call"'
+"""In a line that is likely to be a call; in one that writes it otherwise too rarely to be looked for."""
 TURN_LINES_MAX: Final = 64
 """That are read before the tasks of their requests get a turn, when so many have come at once."""
 
@@ -155,6 +157,7 @@ class StdioServer:
                 await kernel.resume(self._listed.request, self._listed.tools)
                 await self._give(kernel)
             self._kernel.set_result(kernel)
+            self._pipes.offer(self._take_call)
             await self._over.wait()
 
     async def _give(self, kernel: SdkKernel) -> None:
@@ -210,6 +213,26 @@ class StdioServer:
             case _:
                 await self._pass_on(line)
 
+    def _take_call(self, line: bytes) -> bool:
+        """Begin a call of a tool; return False for any other line. Most lines are calls, and need no task that reads them."""
+        if CALL not in line:
+            return False
+        request = read(line)
+        if (
+            not isinstance(request, JsonRpcRequest)
+            or request.method != "tools/call"
+            or not self._is_ours(request)
+        ):
+            return False
+        if request.host is not None:
+            self._conversation.settle(Settled.ENVELOPED)
+        self._begin_call(request)
+        return True
+
+    def _begin_call(self, request: JsonRpcRequest) -> None:
+        exchange = Exchange(self._conversation, request.id, request.token)
+        self._kernel.result().call(exchange, request)
+
     def _is_ours(self, request: JsonRpcRequest) -> bool:
         era = self._conversation.era
         if era is Era.OPEN and self._kept:
@@ -255,8 +278,7 @@ class StdioServer:
             case "tools/list":
                 self._begin(request, self._list)
             case "tools/call" if self._kernel.done():
-                exchange = Exchange(self._conversation, request.id, request.token)
-                self._kernel.result().call(exchange, request)
+                self._begin_call(request)
             case "tools/call":
                 self._begin(request, self._call)
             case "ping":

@@ -16,6 +16,9 @@ from toolcell.client import ToolInfo
 
 RequestId: TypeAlias = int | str
 
+_encoder: Final = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":")
+)  # `json.dumps` would make one for each line
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSION: Final = "2026-07-28"
 RESERVED: Final = "io.modelcontextprotocol/"
@@ -77,7 +80,7 @@ def acknowledgement(request_id: RequestId, notifications: Mapping[str, bool]) ->
 
 
 def _line(message: Mapping[str, Any]) -> bytes:
-    text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":"))
+    text = _encoder.encode({"jsonrpc": "2.0", **message})
     return text.encode(errors="replace") + b"\n"  # half a character is none in UTF-8
 
 
