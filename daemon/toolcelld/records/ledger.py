@@ -15,6 +15,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import toolcelld
@@ -44,9 +45,14 @@ UNRECORDED: Final = frozenset(
 )
 """Types of events without a row: calls have their own, and the others say nothing once they are over."""
 
-_INSERT_CALL: Final = (
-    f"INSERT INTO calls ({', '.join(CALL_COLUMNS)}) VALUES ({', '.join('?' * len(CALL_COLUMNS))})"  # noqa: S608
-)
+_AT_ONCE: Final = (32, 8, 1)
+"""Calls of one statement; older releases of SQLite take 999 values. For each statement the thread gives the interpreter up and
+has to get it back from the loop, which costs both as much as a row."""
+_INSERT_CALLS: Final = {
+    count: f"INSERT INTO calls ({', '.join(CALL_COLUMNS)}) VALUES "  # noqa: S608
+    + ", ".join([f"({', '.join('?' * len(CALL_COLUMNS))})"] * count)
+    for count in _AT_ONCE
+}
 _INSERT_OPEN: Final = f"INSERT OR REPLACE INTO open_calls VALUES ({', '.join('?' * len(OPEN_COLUMNS))})"  # noqa: S608
 _DELETE_OPEN: Final = "DELETE FROM open_calls WHERE run = ? AND session_id = ? AND call_id = ?"
 
@@ -225,7 +231,12 @@ class Records:
             database.executemany(_INSERT_OPEN, [open_row(self.run, call) for call in opened])
             self._open.update((call.session.id, call.id) for call in opened)
         arguments = self.section.arguments
-        database.executemany(_INSERT_CALL, [call_row(self.run, call, arguments=arguments) for call in ended])
+        rows = [call_row(self.run, call, arguments=arguments) for call in ended]
+        start = 0
+        for count in _AT_ONCE:
+            while start + count <= len(rows):
+                database.execute(_INSERT_CALLS[count], [*chain.from_iterable(rows[start : start + count])])
+                start += count
         if closed := self._open & over:
             database.executemany(_DELETE_OPEN, [(self.run, *key) for key in closed])
             self._open -= closed

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.daemon.records.kept import NOW, accepted, ended, put, recording
 
-from toolcelld.calls.outcomes.history import CallSummary
+from toolcelld import database as files
+from toolcelld.calls.outcomes.history import CallHistory, CallSummary
 from toolcelld.calls.outcomes.outcome import Kind
-from toolcelld.event_log import OperatorEvent
+from toolcelld.config.schema import RecordsSection
+from toolcelld.event_log import Broadcast, OperatorEvent
+from toolcelld.records import tables
+from toolcelld.records.ledger import Records
 from toolcelld.records.query import CallFilter, EventFilter
 
 pytestmark = pytest.mark.anyio
@@ -24,6 +30,22 @@ async def test_a_call_is_in_the_records_of_the_next_daemon_as_it_ended(tmp_path:
         (found,) = await records.calls(ALL, 10)
     assert found.call == call._replace(arguments=b"", result=b"")
     assert (found.arguments, found.result) == ("", "")
+
+
+async def test_the_calls_of_a_batch_are_in_its_order_in_a_few_statements(tmp_path: Path) -> None:
+    names = [f"c-{number:02}" for number in range(45)]
+    path, told = str(tmp_path / "records.sqlite"), list[str]()
+    records: Any = Records(
+        path, RecordsSection(), CallHistory(), Broadcast[OperatorEvent]()
+    )  # whose thread is this one
+    with contextlib.closing(files.open_file(path, tables.SCHEMA)) as database:
+        database.set_trace_callback(told.append)
+        records._write(database, [*map(ended, names)])
+        found = database.execute("SELECT call_id FROM calls ORDER BY number").fetchall()
+    assert [name for (name,) in found] == names
+    assert (
+        len([sql for sql in told if sql.startswith("INSERT INTO calls")]) == 7
+    )  # of 32, of 8, and five of 1
 
 
 async def test_a_call_that_its_daemon_took_along_is_lost_and_said_so_once(tmp_path: Path) -> None:
