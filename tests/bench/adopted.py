@@ -29,6 +29,7 @@ from tests.public.servers import (
     lay_out,
     placed,
     pss_bytes,
+    quiet,
     spoken_to,
 )
 
@@ -109,7 +110,7 @@ class Adopted:
         with contextlib.ExitStack() as stack:
             for _ in range(sessions):
                 for server in self.servers:
-                    command = command_of(server, self._daemon)
+                    command = quiet(command_of(server, self._daemon), self._daemon)
                     connection = ServerConnection(command, str(self._daemon.project), _Silent())
                     stack.callback(connection.kill)
                     connection.start()

@@ -29,7 +29,7 @@ from tests.bench.contenders import (
     toolcell_call,
 )
 from tests.bench.doors import road
-from tests.bench.report import WAITING
+from tests.bench.report import ADOPTED, WAITING
 from tests.engines import ENGINES
 
 from toolcell.client import connect
@@ -335,13 +335,14 @@ async def adopted(_directory: Path, sizes: Sizes) -> Figures:
     """MCP servers through the daemon beside the same ones without it: warm calls in turn, and the memory of ten sessions."""
     async with adopted_servers(sizes.servers) as (daemon, servers):
         async with daemon.connect() as session:
-            ratios: list[float] = []
+            ratios: Figures = {}
             for server in servers.servers:
                 through, python, directly = await servers.seconds(session, server, sizes.rounds)
-                ratios.append((through - python) / directly)
+                ratios[f"{ADOPTED}{server.name}"] = (through - python) / directly
         ours = await servers.bytes_through_bridges(sizes.sessions)
         return {
-            "adopted_call": max(ratios),
+            **ratios,
+            "adopted_call": max(ratios.values()),
             "adopted_memory": ours / servers.bytes_of_hosts(sizes.sessions),
         }
 

@@ -60,6 +60,8 @@ def _of_engines() -> Mapping[str, Goal]:
     return goals
 
 
+ADOPTED: Final = "of a shared MCP server: "
+"""Begins the names of figures of one server, of which the highest has a goal."""
 WAITING: Final = (10, 100, 1000)
 """Calls that wait while one ends."""
 GOALS: Final[Mapping[str, Goal]] = {
@@ -127,7 +129,8 @@ class Report:
                 for key, goal in GOALS.items()
                 if (figure := self.figures.get(key)) is not None
             },
-            "processor_us": {key: figure for key, figure in self.figures.items() if key not in GOALS},
+            "adopted_calls": self._adopted(),
+            "processor_us": self._processor(),
         }
 
     def print(self, console: Console) -> None:
@@ -147,6 +150,22 @@ class Report:
                 goals.add_row(goal.title, *cells, goal.verdict(figure))
         console.print()
         console.print(goals)
-        if parts := {key: figure for key, figure in self.figures.items() if key not in GOALS}:
-            console.print("\nprocessor time of a warm call, µs:")
-            console.print(", ".join(f"{key} {figure:.0f}" for key, figure in parts.items()))
+        for parts, unit in ((self._adopted(), ".2f"), (self._processor(), ".0f")):
+            if parts:
+                title = GOALS["adopted_call"].title if unit == ".2f" else "processor time of a warm call, µs"
+                console.print(f"\n{title}:")
+                console.print(", ".join(f"{key} {figure:{unit}}" for key, figure in parts.items()))
+
+    def _adopted(self) -> dict[str, float]:
+        return {
+            key.removeprefix(ADOPTED): figure
+            for key, figure in self.figures.items()
+            if key.startswith(ADOPTED)
+        }
+
+    def _processor(self) -> dict[str, float]:
+        return {
+            key: figure
+            for key, figure in self.figures.items()
+            if key not in GOALS and not key.startswith(ADOPTED)
+        }

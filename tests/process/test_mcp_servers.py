@@ -29,6 +29,32 @@ WRITABLE: Final = (
 )
 
 
+LOW_LEVEL: Final = """
+from anyio import run
+from mcp import types
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+
+async def listed(context, params):
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    return types.ListToolsResult(tools=[types.Tool(name="say", input_schema=schema)])
+
+async def called(context, params):
+    text = f"said {params.arguments['text']}"
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+
+server = Server("low", on_list_tools=listed, on_call_tool=called)
+
+async def main():
+    async with stdio_server() as streams:
+        await server.run(*streams, server.create_initialization_options())
+
+if __name__ == "__main__":
+    run(main)
+"""
+"""What five of eight servers that were tried are: a server of the SDK without decorators, whose tools no import tells."""
+
+
 def entry(*words: str, name: str = "plain", options: str = "") -> str:
     """A source that is the server of the tests."""
     command = json.dumps([sys.executable, "-I", "${project}/plain.py", *words])
@@ -127,6 +153,22 @@ async def test_content_and_failures_are_as_the_server_sends_them(daemon: Running
         without = await session.call("plain_echo")
         assert (without.kind, without.cause) == ("crashed", "exit 1")
         assert "KeyError: 'text'" in without.message
+
+
+@pytest.mark.slow
+async def test_a_file_of_the_low_level_class_has_no_tool_and_is_run_as_a_server(
+    daemon: RunningDaemon,
+) -> None:
+    path = daemon.tool("low", LOW_LEVEL)
+    async with daemon.connect() as session:
+        await session.described(30)
+        assert '[source.NAME] mcp = ["python3", "/its/path"]' in session.catalog.problems[0].message
+    path.rename(daemon.project / "low.py")
+    command = json.dumps([sys.executable, "${project}/low.py"])
+    serve(daemon, f"[source.low]\nmcp = {command}\n")
+    async with daemon.connect() as session:
+        await session.described(30)
+        assert await text_of(session, "low_say", text="ü") == "said ü"
 
 
 @pytest.mark.parametrize(

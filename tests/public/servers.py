@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -246,12 +246,17 @@ async def _called(session: Session, server: PublicServer, call: Json, project: P
 
 
 def pss_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+    """The memory of a process; none of one that has ended meanwhile, as what a server starts may."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0) * 1024
+    return 0
 
 
 def _tasks(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/task"))
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return len(os.listdir(f"/proc/{pid}/task"))
+    return 0
 
 
 def command_of(server: PublicServer, daemon: RunningDaemon) -> list[str]:
@@ -263,10 +268,15 @@ def command_of(server: PublicServer, daemon: RunningDaemon) -> list[str]:
     return cast("list[str]", placed(named, daemon.project))
 
 
+def quiet(command: Sequence[str], daemon: RunningDaemon) -> list[str]:
+    """A command whose stderr goes to a file beside the daemon's log, as that of its cells goes to the daemon."""
+    return ["sh", "-c", 'exec "$@" 2>>"$0"', str(daemon.directory / "servers.log"), *command]
+
+
 @asynccontextmanager
 async def spoken_to(server: PublicServer, daemon: RunningDaemon) -> AsyncGenerator[Client]:
     """Speak to a server without the daemon, as a host that offers what Toolcell offers."""
-    command, *arguments = command_of(server, daemon)
+    command, *arguments = quiet(command_of(server, daemon), daemon)
     variables = {"PATH": os.environ["PATH"], "HOME": str(daemon.directory)}
     parameters = StdioServerParameters(command=command, args=arguments, env=variables, cwd=daemon.project)
 

@@ -134,13 +134,15 @@ class ServerConnection:
         self._pidfd = -1  # of the process, as long as there is one
         self._received = bytearray()  # what has no line end yet
         self._waiting = bytearray()  # what the server has not read yet
-        self._open: dict[int, Mapping[str, Any] | None] = {}  # requests, and the response to each
+        self._open: set[int] = set()  # requests without a response
+        self.arrived: dict[int, Mapping[str, Any]] = {}  # responses that are not taken, by their requests
 
     def start(self) -> None:
         """Start the server and greet it. Raises `ServerBroken`, `ServerExited` and `RpcError`."""
         self._received.clear()
         self._waiting.clear()
         self._open.clear()
+        self.arrived.clear()
         program = self._command[0]
         try:
             process = self._process = subprocess.Popen(
@@ -219,10 +221,7 @@ class ServerConnection:
 
     def take(self, number: int) -> Mapping[str, Any] | None:
         """Return the response to a request, once; None while there is none."""
-        response = self._open.get(number)
-        if response is not None:
-            del self._open[number]
-        return response
+        return self.arrived.pop(number, None)
 
     def cancel(self, number: int, reason: str) -> int:
         """Tell the server that a request is cancelled, and ask whether it still reads; return the number of that ping.
@@ -239,7 +238,8 @@ class ServerConnection:
 
     def forget(self, number: int) -> None:
         """Ignore the response to a request that comes from now on."""
-        self._open.pop(number, None)
+        self._open.discard(number)
+        self.arrived.pop(number, None)
 
     def answer(self, number: object, result: Mapping[str, Any] | RpcError) -> None:
         """Answer a request of the server, for which `ServerListener.on_request` has returned None."""
@@ -304,7 +304,7 @@ class ServerConnection:
         if with_progress or self._envelope:
             token = {"progressToken": number} if with_progress else {}
             params = {**params, "_meta": {**self._envelope, **token}}
-        self._open[number] = None
+        self._open.add(number)
         self._send({"id": number, "method": method, "params": params})
         return number
 
@@ -314,8 +314,19 @@ class ServerConnection:
             raise ServerBroken(
                 f"the MCP server {self._command[0]} does not read what it is sent: {WAITING_BYTES_MAX >> 20} MiB wait"
             )
+        waits = bool(self._waiting)
         self._waiting += written
         self._waiting += b"\n"
+        if not waits:  # most are taken at once, and then nothing has to be selected on
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            del self._waiting[: os.write(self.writing, self._waiting[: 2**16])]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:  # it has closed its input, and how it ends its end says
+            self._waiting.clear()
 
     def _turn(self, seconds: float | None) -> bool:
         """Write what can be written, then read and handle what there is; return whether something was read.
@@ -345,12 +356,7 @@ class ServerConnection:
         process = self._process
         assert process is not None
         if writable:
-            try:
-                del self._waiting[: os.write(self.writing, self._waiting[: 2**16])]
-            except BlockingIOError:
-                pass
-            except BrokenPipeError:  # it has closed its input, and how it ends its end says
-                self._waiting.clear()
+            self._write()
         if not readable:
             return False
         try:
@@ -405,8 +411,9 @@ class ServerConnection:
                 self._host.on_notification(method, given)
             else:
                 self._on_request(number, method, given)
-        elif type(number) is int and number in self._open and self._open[number] is None:
-            self._open[number] = fields
+        elif type(number) is int and number in self._open:
+            self._open.discard(number)
+            self.arrived[number] = fields
 
     def print(self, line: bytes) -> None:
         """Print a line as the server would to stderr, cut at its bound."""

@@ -93,7 +93,7 @@ class _Round:
 class _Call:
     """A call that the server has."""
 
-    __slots__ = ("cancelled", "method", "params", "ping", "rounds", "sequence", "tool", "until", "updates")
+    __slots__ = ("cancelled", "method", "params", "ping", "rounds", "sequence", "tool", "updates")
 
     def __init__(
         self, sequence: int, tool: Export, method: str, params: Mapping[str, Any], updates: UpdateSender
@@ -104,8 +104,7 @@ class _Call:
         self.rounds = 0  # in which the server has asked before it answers
         self.updates = updates
         self.cancelled = False
-        self.ping = 0  # the ping after the cancellation, until it is answered
-        self.until = math.inf  # when it is reported though the server has not answered it
+        self.ping = 0  # the ping after the cancellation
 
 
 class Serving:
@@ -137,6 +136,8 @@ class Serving:
         self._title = title
         # The mutable state.
         self._calls: dict[int, _Call] = {}  # by the number of the request to the server
+        self._pings: dict[int, int] = {}  # open ones, and the cancelled request of each
+        self._due: dict[int, float] = {}  # cancelled requests, and when they are reported without an answer
         self._begun = 0  # the last call that has come
         self._early: dict[int, str] = {}  # aborts that have overtaken their call, and why
         self._asks = 0  # the number of the last question; of all calls, so that an answer is one call's
@@ -175,7 +176,7 @@ class Serving:
         if connection.is_running:
             reading += connection.reading
             writing += [connection.writing] if connection.waiting_bytes else []
-        until = min((call.until for call in self._calls.values()), default=math.inf)
+        until = min(self._due.values(), default=math.inf)
         if self._announced or self._listing is not None:
             until = min(until, self._list_due)
         seconds = None if until == math.inf else max(0.0, until - time.monotonic())
@@ -255,6 +256,7 @@ class Serving:
                 call.ping = self._connection.cancel(number, reason)
             except ServerBroken as broken:
                 exit_broken(self._connection, broken)
+            self._pings[call.ping] = number
 
     # From the server
 
@@ -322,23 +324,28 @@ class Serving:
     def _report_ended(self) -> None:
         """Report the calls that the server has answered, and those that were cancelled long enough ago."""
         connection = self._connection
-        for number, call in list(self._calls.items()):
-            if call.ping and connection.take(call.ping) is not None:
-                call.ping = 0
-                call.until = time.monotonic() + CONFIRM_SECONDS
-            if (response := connection.take(number)) is not None:
+        for number in [*connection.arrived]:  # and not of each call: a thousand may be open
+            if (cancelled := self._pings.pop(number, None)) is not None:
+                connection.forget(number)
+                self._due[cancelled] = time.monotonic() + CONFIRM_SECONDS
+            elif (call := self._calls.get(number)) and (response := connection.take(number)) is not None:
                 asked = None if call.cancelled else asked_for(response)
                 if asked is None:
                     self._end(number, call, _report_of(call, response))
                 else:
                     self._ask(number, call, *asked)
-            elif call.until <= time.monotonic():
-                self._end(number, call, WorkerReport.from_text("aborted", ""))
+        if self._due:
+            now = time.monotonic()
+            for number in [number for number, due in self._due.items() if due <= now]:
+                self._end(number, self._calls[number], WorkerReport.from_text("aborted", ""))
 
     def _end(self, number: int, call: _Call, report: WorkerReport) -> None:
         del self._calls[number]
         self._connection.forget(number)
-        self._connection.forget(call.ping)
+        if call.cancelled:
+            self._connection.forget(call.ping)
+            self._pings.pop(call.ping, None)
+            self._due.pop(number, None)
         for ask, (asking, request) in list(self._asked.items()):
             if request == number:
                 del self._asked[ask]

@@ -27,8 +27,11 @@ class Registry:
     """The packages that are served."""
 
     address: str
-    tarballs: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    manifests: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
+    tarballs: dict[str, dict[str, bytes]] = field(default_factory=dict[str, dict[str, bytes]])
+    """By the name of the package and its version, the newest last; so are the manifests."""
+    manifests: dict[str, dict[str, dict[str, Any]]] = field(
+        default_factory=dict[str, "dict[str, dict[str, Any]]"]
+    )
     asked: list[str] = field(default_factory=list[str])
     """The paths that were asked for."""
     credentials: list[str] = field(default_factory=list[str])
@@ -52,9 +55,14 @@ class Registry:
         *,
         scripts: Mapping[str, str] | None = None,
         entries: Sequence[tarfile.TarInfo] = (),
+        version: str = VERSION,
+        program: str = "",
+        needs: Sequence[str] = (),
     ) -> None:
-        """Serve a package: its files, and further entries of its tarball."""
-        manifest: dict[str, Any] = {"name": name, "version": VERSION, "main": "index.js"}
+        """Serve a version of a package: its files, one of which may be its program, and further entries of its tarball."""
+        manifest: dict[str, Any] = {"name": name, "version": version, "main": "index.js"}
+        if program:
+            manifest |= {"bin": program, "dependencies": dict.fromkeys(needs, f"^{VERSION}")}
         if scripts is not None:
             manifest |= {"scripts": dict(scripts)}
         packed = io.BytesIO()
@@ -65,16 +73,16 @@ class Registry:
                 tar.addfile(entry, io.BytesIO(text.encode()))
             for entry in entries:
                 tar.addfile(entry, io.BytesIO(b"x" * entry.size))
-        self.tarballs[name] = gzip.compress(packed.getvalue())
-        self.manifests[name] = manifest | {"hasInstallScript": scripts is not None}
+        self.tarballs.setdefault(name, {})[version] = gzip.compress(packed.getvalue())
+        self.manifests.setdefault(name, {})[version] = manifest | {"hasInstallScript": scripts is not None}
 
-    def integrity(self, name: str) -> str:
+    def integrity(self, name: str, version: str = VERSION) -> str:
         """The hash of a package, as lock files have it."""
-        return "sha512-" + base64.b64encode(hashlib.sha512(self.tarballs[name]).digest()).decode()
+        return "sha512-" + base64.b64encode(hashlib.sha512(self.tarballs[name][version]).digest()).decode()
 
-    def tarball(self, name: str) -> str:
+    def tarball(self, name: str, version: str = VERSION) -> str:
         """The address of a package."""
-        return f"{self.address}{name}/-/{name.rpartition('/')[2]}-{VERSION}.tgz"
+        return f"{self.address}{name}/-/{name.rpartition('/')[2]}-{version}.tgz"
 
     def lock(self, directory: Path, manager: str, *names: str, tarball: str = "") -> None:
         """Write a `package.json` and a lock file that ask for packages; with `tarball` at that address."""
@@ -103,14 +111,18 @@ class Registry:
 
     def answer(self, path: str) -> bytes | None:
         """Return what is at a path, or None."""
-        name, tarball, _ = unquote(path).strip("/").partition("/-/")
-        if name not in self.tarballs:
+        name, _, tarball = unquote(path).strip("/").partition("/-/")
+        versions: dict[str, Any] = {}
+        for version, packed in self.tarballs.get(name, {}).items():
+            address = self.tarball(name, version)
+            if tarball and address.endswith(f"/-/{tarball}"):
+                return packed
+            dist = {"tarball": address, "integrity": self.integrity(name, version)}
+            versions[version] = self.manifests[name][version] | {"dist": dist}
+        if tarball or not versions:
             return None
-        if tarball:
-            return self.tarballs[name]
-        dist = {"tarball": self.tarball(name), "integrity": self.integrity(name)}
-        versions = {VERSION: self.manifests[name] | {"dist": dist}}
-        return json.dumps({"name": name, "dist-tags": {"latest": VERSION}, "versions": versions}).encode()
+        latest = {"latest": [*versions][-1]}
+        return json.dumps({"name": name, "dist-tags": latest, "versions": versions}).encode()
 
 
 @contextmanager

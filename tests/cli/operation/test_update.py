@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.cli.authoring.npm_registry import Registry, registry
 from tests.cli.conftest import Project, user_daemon
 from tests.daemons import checked
+from tests.engines import NODE
 from tests.process.test_environments import UV, make_wheel
 
 SERVER: Final = """
@@ -49,6 +52,27 @@ priority = 3
 """
 
 
+SCRIPT: Final = """#!/usr/bin/env node
+const tools = {tools}
+require("node:readline").createInterface({{ input: process.stdin }}).on("line", line => {{
+  const {{ id, method, params }} = JSON.parse(line)
+  if (id === undefined) return
+  const listed = Object.entries(tools).map(([name, description]) => ({{ name, description, inputSchema: {{ type: "object" }} }}))
+  const about = {{ name: "scripted", version: "1" }}
+  const result = {{
+    initialize: {{ protocolVersion: params?.protocolVersion, capabilities: {{}}, serverInfo: about }},
+    "tools/list": {{ tools: listed }},
+    "tools/call": {{ content: [{{ type: "text", text: require("dep").word + params?.name }}] }},
+  }}[method] ?? {{}}
+  console.log(JSON.stringify({{ jsonrpc: "2.0", id, result }}))
+}})
+"""
+NPM: Final = """
+[source.scripted]
+mcp = ["npx", "-y", "@scope/scripted@1.0.0", "--x"]
+"""
+
+
 def served(wheels: Path, version: str, **tools: str) -> None:
     text = SERVER.format(tools=tools)
     make_wheel(wheels, "served", {"served.py": text, ".dist-info/entry_points.txt": POINTS}, version)
@@ -72,6 +96,11 @@ def updating(project: Project, tmp_path: Path) -> Iterator[Project]:
         config.unlink()
         project.run("reload")
         shutil.rmtree(project.home / "state" / "environments", ignore_errors=True)
+
+
+def scripted(packages: Registry, version: str, **tools: str) -> None:
+    files = {"main.js": SCRIPT.format(tools=json.dumps(tools))}
+    packages.add("@scope/scripted", files, version=version, program="main.js", needs=("dep",))
 
 
 @pytest.mark.slow
@@ -125,3 +154,41 @@ def test_another_version_is_shown_and_written_in_its_place_alone(updating: Proje
     unknown = updating.run("mcp", "update", "served", "--yes")
     assert (unknown.code, "Its newest version is not known" in unknown.out) == (1, True), unknown
     assert config.read_text() == asked
+
+
+@pytest.mark.slow
+def test_the_newest_version_of_npm_is_shown_and_started_only_after_a_yes(project: Project) -> None:
+    config = project.home / ".config" / "toolcell" / "config.toml"
+    config.parent.mkdir(parents=True)
+    with registry() as packages, checked(user_daemon(project.home)) as daemon:
+        daemon.environment |= {
+            "PATH": f"{NODE.parent}:/usr/bin:/bin",
+            "npm_config_registry": packages.address,
+        }
+        packages.add("dep", {"index.js": 'exports.word = "first "'})
+        scripted(packages, "1.0.0", same="As it is.", other="As it is.")
+        daemon.start()
+        config.write_text(NPM)
+        assert project.run("reload").code == 0
+        assert project.run("prepare").code == 0
+        assert project.run("call", "scripted_other").out.startswith("first other")
+        packages.add("dep", {"index.js": 'exports.word = "second "'}, version="1.1.0")
+        scripted(packages, "1.0.1", same="As it is.", other="Another.", new="Coming.")
+
+        shown = project.run("mcp", "update", "scripted")
+        assert shown.code == 3, shown
+        for line in (
+            "It would start: npx -y @scope/scripted@1.0.1 --x",
+            "As before: scripted_same",
+            "New: scripted_new",
+            "    +Another.",
+        ):
+            assert line in shown.out.splitlines(), shown.out
+        assert project.run("call", "scripted_other").out.startswith("first other"), "what is locked stays"
+        assert project.run("mcp", "update", "scripted", "--yes").code == 0
+        assert config.read_text() == NPM.replace("1.0.0", "1.0.1")
+        for tool in ("other", "new"):
+            assert project.run("call", f"scripted_{tool}").out.startswith(f"second {tool}")
+        config.unlink()
+        project.run("reload")
+        shutil.rmtree(project.home / "state" / "packages")

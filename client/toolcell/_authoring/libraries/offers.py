@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 
 LOW_LEVEL: Final = (
     "it makes a server of the MCP SDK's low-level class, whose tools only a client of it can see; declare them with "
-    "FastMCP or @tool, or offer the file to your agent as an MCP server"
+    'FastMCP or @tool, or run it as it is, with [source.NAME] mcp = ["python3", "/its/path"] in your own configuration'
 )
 
 
