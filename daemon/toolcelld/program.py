@@ -122,6 +122,9 @@ def _run(
             private=arguments.private,
             drain_seconds=arguments.drain,
             listen=arguments.listen,
+            node=arguments.node,
+            confined=arguments.confined,
+            life_line=arguments.private or arguments.life_line,
             invite=arguments.invite or "",
             umask=umask,
         )
@@ -219,14 +222,27 @@ def _parser() -> argparse.ArgumentParser:
         help="serve clients of other machines too, with mutual TLS; counts before [listen] address",
     )
     parser.add_argument(
+        "--node", default="", metavar="NAME", help="the name of this machine; counts before [listen] node"
+    )
+    parser.add_argument(
         "--invite",
         type=os.path.abspath,
         metavar="DIR",
         help="print a code with which another machine may use the tools of DIR; for --listen",
     )
+    parser.add_argument(
+        "--confined",
+        action="store_true",
+        help="give no tool the whole network, or no sandbox: for a machine where another program listens",
+    )
     started_by_client = parser.add_mutually_exclusive_group()
     started_by_client.add_argument(
-        "--private", action="store_true", help="end with stdin: for a client that owns this daemon"
+        "--private", action="store_true", help="end with stdin, at once: for a client that owns this daemon"
+    )
+    started_by_client.add_argument(
+        "--life-line",
+        action="store_true",
+        help="end with stdin, after the drain: for what supervises this daemon",
     )
     started_by_client.add_argument(
         "--detach",

@@ -1,7 +1,7 @@
 """The gRPC server around a daemon: binds the socket, tells systemd, serves, drains.
 
 One root TaskGroup owns every task that outlives a function. The daemon ends by a signal, by the
-end of its owner's pipe (`--private`), or after being idle for so long (`--idle-exit`); each of
+end of its owner's pipe (`--private`, `--life-line`), or after being idle for so long (`--idle-exit`); each of
 them drains: new sessions and calls are refused, running ones get the time of the drain, then
 they are stopped, and when every cell is empty the daemon is gone.
 """
@@ -110,7 +110,7 @@ async def run(
         # Handled and not ignored, because programs that the daemon starts would inherit that.
         for number in linux.UNUSED_SIGNALS:
             loop.add_signal_handler(number, _note_signal, number)
-        if options.private:
+        if options.life_line:
             loop.add_reader(0, _watch_owner, daemon)
         try:
             with closing(ServiceManager(os.environ, os.getpid())) as manager:
@@ -120,7 +120,7 @@ async def run(
                 each.removeFilter(flood)
             logging.getLogger().removeHandler(handler)
             logging.getLogger(LOGGER_OF_GRPC).removeFilter(_is_no_clients)
-            if options.private:
+            if options.life_line:
                 loop.remove_reader(0)
 
 
@@ -135,7 +135,12 @@ async def _serve(
     options, access = daemon.options, TokenInterceptor(directory)
     invites = bool(options.invite)
     listen = await asyncio.to_thread(
-        material, daemon.config, options.listen, options.state_directory, invites=invites
+        material,
+        daemon.config,
+        options.listen,
+        options.state_directory,
+        node=options.node,
+        invites=invites,
     )
     invitations = Invitations(listen) if listen is not None and invites else None
     async with daemon.opened():

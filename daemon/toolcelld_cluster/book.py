@@ -230,6 +230,10 @@ class Book:
         """Return how many sessions a client's tenant has."""
         return len(self._of_tenant.get(client.tenant, {}))
 
+    def leases_of(self, node: str) -> Iterable[Lease]:
+        """Return the leases on a node."""
+        return self._of_node.get(node, {}).values()
+
     def lease(self, client: Client, session: str) -> Lease | None:
         """Return a client's lease, or None."""
         lease = self.leases.get(session)

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tomllib
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -17,7 +17,7 @@ from toolcelld_cluster.inventory import Node
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """5,000 nodes have some two megabytes."""
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_-]{1,63}){0,8}")
+NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_-]{1,63}){0,8}")
 _VOLUME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -61,6 +61,19 @@ class NodeSection(_Section):
     drain: bool = False
 
 
+class RaySection(_Section):
+    """The nodes of a Ray cluster in place of those of the file."""
+
+    address: Annotated[str, Field(max_length=300)] = ""  # HOST:PORT of its control plane; empty: RAY_ADDRESS
+    namespace: Volume = "toolcell"
+    labels: dict[Text, Text] = Field(default={}, max_length=LABELS_MAX)  # what a node has to have
+    volumes: dict[Volume, Annotated[str, AfterValidator(_absolute)]]  # on each node where the directory is
+    port: int = Field(default=7444, ge=1, le=65_535)
+    sessions: int = Field(default=100, ge=1, le=100_000)
+    state: Annotated[str, AfterValidator(_absolute)] | Literal[""] = ""
+    drain: Seconds = Field(default=10.0, ge=0.0, le=3600.0)
+
+
 class TenantSection(_Section):
     """A tenant, which is the common name of a client's certificate."""
 
@@ -90,16 +103,19 @@ class Configuration(_Section):
     """The file."""
 
     address: Annotated[str, AfterValidator(_address)]
-    node: str = Field(default="placement", pattern=f"^{_NAME.pattern}$")
+    node: str = Field(default="placement", pattern=f"^{NODE_NAME.pattern}$")
     state: Annotated[str, AfterValidator(_absolute)] = ""
     lease: Seconds = Field(default=10.0, ge=1.0, le=3600.0)
     ticket: Seconds = Field(default=300.0, ge=10.0, le=86_400.0)
     exclusive: list[Volume] = []
-    nodes: dict[Annotated[str, Field(pattern=f"^{_NAME.pattern}$")], NodeSection]
+    nodes: dict[Annotated[str, Field(pattern=f"^{NODE_NAME.pattern}$")], NodeSection] = {}
+    ray: RaySection | None = None
     tenants: dict[Text, TenantSection]
 
     def rules(self) -> Rules:
         """Return what holds for leases. Raises ValueError."""
+        if bool(self.nodes) == (self.ray is not None):
+            raise ValueError("there have to be [nodes.NAME], or [ray] in their place")
         return Rules(
             tenants={name: tenant.rules() for name, tenant in self.tenants.items()},
             exclusive=frozenset(self.exclusive),

@@ -33,6 +33,10 @@ class Engine(Protocol):
         """Watch the nodes, until cancelled."""
         ...
 
+    async def ready(self) -> None:
+        """Wait until it has looked at its nodes, or does not know any."""
+        ...
+
     async def reserve(self, lease: Lease) -> str:
         """Have the engine keep what a new lease takes of its node.
 

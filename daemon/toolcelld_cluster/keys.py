@@ -62,16 +62,7 @@ def _keys(state: str, name: str, nodes: Iterable[str]) -> Keys:
         )
     authority = _read(state, NAMES["client_ca"]), _read(state, AUTHORITY_KEY)
     certificate, key = _machine(state, name, authority)
-    tickets: dict[str, bytes] = {}
-    for node in nodes:
-        place = os.path.join(state, NODES, node)
-        os.makedirs(place, mode=0o700, exist_ok=True)
-        if not os.path.exists(os.path.join(place, NAMES["tickets"])):
-            _write(place, {NAMES["client_ca"]: authority[0], NAMES["tickets"]: os.urandom(TICKET_KEY_BYTES)})
-        _machine(place, node, authority)
-        tickets[node] = _read(place, NAMES["tickets"])
-        if len(tickets[node]) < KEY_BYTES_MIN:
-            raise FileError(f"{place}/{NAMES['tickets']} has less than {KEY_BYTES_MIN} bytes")
+    tickets = {node: _node(state, node, authority) for node in nodes}
     own, own_key = _certificates.new_client(name, authority)
     return Keys(
         authority=authority[0],
@@ -82,6 +73,28 @@ def _keys(state: str, name: str, nodes: Iterable[str]) -> Keys:
         identity=fingerprint(own.decode()),
         context=_context(authority[0], own_key + own),
     )
+
+
+def add(known: Keys, state: str, node: str) -> str:
+    """Read or make the keys of a node that is new, and return their directory. Blocks. Raises FileError."""
+    try:
+        known.tickets[node] = _node(state, node, (known.authority, known.authority_key))
+    except OSError as error:
+        raise FileError(f"{error.filename or state} cannot be used: {error.strerror}") from error
+    return os.path.join(state, NODES, node)
+
+
+def _node(state: str, node: str, authority: tuple[bytes, bytes]) -> bytes:
+    """Make what is missing of a node's keys; return that of its tickets."""
+    place = os.path.join(state, NODES, node)
+    os.makedirs(place, mode=0o700, exist_ok=True)
+    if not os.path.exists(os.path.join(place, NAMES["tickets"])):
+        _write(place, {NAMES["client_ca"]: authority[0], NAMES["tickets"]: os.urandom(TICKET_KEY_BYTES)})
+    _machine(place, node, authority)
+    key = _read(place, NAMES["tickets"])
+    if len(key) < KEY_BYTES_MIN:
+        raise FileError(f"{place}/{NAMES['tickets']} has less than {KEY_BYTES_MIN} bytes")
+    return key
 
 
 def _machine(place: str, name: str, authority: tuple[bytes, bytes]) -> tuple[bytes, bytes]:

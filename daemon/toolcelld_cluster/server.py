@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import grpc
@@ -23,6 +23,7 @@ from toolcelld_cluster.configuration import Configuration, FileError
 from toolcelld_cluster.engine import Engine
 from toolcelld_cluster.inventory import Inventory
 from toolcelld_cluster.keys import Keys, keys
+from toolcelld_cluster.ray.engine import DriverLost, DriverRefused, RayEngine, driver
 from toolcelld_cluster.service import Placement
 from toolcelld_cluster.static import Static
 from toolcelld_cluster.watch import NodeWatch
@@ -36,12 +37,15 @@ PENDING_MAX: Final = 4096
 STOP_SECONDS: Final = 1.0
 
 
-async def run(configuration: Configuration, invite: Sequence[str]) -> None:
+async def run(
+    configuration: Configuration, invite: Sequence[str], on_serving: Callable[[], None] = lambda: None
+) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
         configuration: The file.
         invite: Tenants for each of which a code is printed.
+        on_serving: Called when clients are served, and the engine has looked at its nodes once.
 
     Raises:
         FileError: The file or the keys cannot be used, or the address is taken.
@@ -50,14 +54,13 @@ async def run(configuration: Configuration, invite: Sequence[str]) -> None:
     if unknown:
         raise FileError(f"{unknown[0]} is no tenant of the file: [tenants.{unknown[0]}]")
     found = await asyncio.to_thread(keys, configuration.state, configuration.node, configuration.nodes)
+    if configuration.ray is not None:
+        await _check_ray(configuration)
     inventory = Inventory()
     for node in configuration.inventory().values():
         inventory.put(node)
     book = Book(configuration.rules(), inventory, time.monotonic(), int(time.time() * 1000))
-    watches = [NodeWatch(node, found, book) for node in inventory]
-    for watch in watches:
-        watch.draining = configuration.nodes[watch.node.name].drain
-    engine = Static(inventory, watches)
+    engine = _engine(configuration, book, found)
     book.freed = engine.release
     material = _material(configuration, found)
     invitations = Invitations(material)
@@ -72,16 +75,35 @@ async def run(configuration: Configuration, invite: Sequence[str]) -> None:
     await server.start()
     address = f"{configuration.address.rpartition(':')[0]}:{bound}"
     logger.info(
-        "Placement serves %s, for %d nodes; their keys are in %s.", address, len(watches), configuration.state
+        "Placement serves %s, with the engine %s; keys are in %s.", address, engine.name, configuration.state
     )
     for tenant in invite:
         code = invitations.invite(tenant, ":")
         print(invitation(address, code, f"{tenant}'s cluster", command="toolcell cluster join"), flush=True)
-    await _until_told(engine)
+    await _until_told(engine, on_serving)
     await server.stop(STOP_SECONDS)
 
 
-async def _until_told(engine: Engine) -> None:
+def _engine(configuration: Configuration, book: Book, found: Keys) -> Engine:
+    if configuration.ray is not None:
+        return RayEngine(configuration, configuration.ray, book, found)
+    watches = [NodeWatch(node, found, book) for node in book.inventory]
+    for watch in watches:
+        watch.draining = configuration.nodes[watch.node.name].drain
+    return Static(book.inventory, watches)
+
+
+async def _check_ray(configuration: Configuration) -> None:
+    """Raise FileError if the Ray cluster cannot be used, such as one that serves strangers."""
+    assert configuration.ray is not None
+    try:
+        async with driver(configuration.ray):
+            pass
+    except (DriverLost, DriverRefused) as error:
+        raise FileError(f"[ray] {error}") from error
+
+
+async def _until_told(engine: Engine, on_serving: Callable[[], None]) -> None:
     """Run the engine until a signal comes."""
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -89,8 +111,16 @@ async def _until_told(engine: Engine) -> None:
         loop.add_signal_handler(number, over.set)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(engine.run())
+        telling = tasks.create_task(_tell(engine, on_serving))
         await over.wait()
         running.cancel()
+        telling.cancel()
+
+
+async def _tell(engine: Engine, on_serving: Callable[[], None]) -> None:
+    """Call `on_serving` when the engine has looked at its nodes."""
+    await engine.ready()
+    on_serving()
 
 
 def _material(configuration: Configuration, found: Keys) -> Material:

@@ -29,6 +29,9 @@ class Static:
             for watch in self._watches.values():
                 tasks.create_task(watch.run())
 
+    async def ready(self) -> None:
+        """Do nothing: the nodes are those of the file."""
+
     async def reserve(self, lease: Lease) -> str:
         """Return that it is kept: the inventory counts it."""
         return ""

@@ -40,6 +40,9 @@ class Keeping:
     async def run(self) -> None:
         pass
 
+    async def ready(self) -> None:
+        pass
+
     async def reserve(self, lease: Lease) -> str:
         if isinstance(self.fault, Exception):
             raise self.fault

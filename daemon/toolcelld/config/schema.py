@@ -396,7 +396,8 @@ def _tcp(value: str) -> str:
     return tcp_address(value) if value else value
 
 
-def _node(value: str) -> str:
+def node_name(value: str) -> str:
+    """Return the name of a node as it is. Raises ValueError for a text that is none."""
     if value and not _NODE.fullmatch(value):
         raise ValueError("should be a name of letters, digits, dots, dashes and underscores")
     return value
@@ -406,7 +407,7 @@ class ListenSection(Section):
     """[listen]: clients of other machines, over TCP with mutual TLS 1.3 and a ticket for each; read at the start."""
 
     address: Annotated[str, AfterValidator(_tcp)] = ""  # "HOST:PORT"; empty: none
-    node: Annotated[str, AfterValidator(_node)] = ""  # empty: the name of the machine
+    node: Annotated[str, AfterValidator(node_name)] = ""  # empty: the name of the machine
     certificate: Annotated[FilePath, AfterValidator(_absolute)] | None = (
         None  # None: below the state directory
     )

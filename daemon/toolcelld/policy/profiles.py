@@ -42,6 +42,12 @@ _WEAKER: Final[Mapping[Enclosure, tuple[Enclosure, ...]]] = {
 }
 
 
+CONFINED: Final = (
+    "{tool} would reach the ports and files of the engine of this node, as it has the whole network, or no sandbox. "
+    "Name the hosts that it needs in [tool.{tool}] network, and give it a sandbox."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class HostPaths:
     """What of this machine and this daemon a permit depends on."""
@@ -54,6 +60,9 @@ class HostPaths:
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # the daemon's own
     packages: str = ""  # where packages of scripts are kept
     umask: int = 0o077  # that the daemon was started with
+    confined: bool = (
+        False  # no tool gets the whole network or no sandbox, as another program's ports and files are there
+    )
 
 
 def enclosure_of(access: Access, host: HostCapabilities) -> Enclosure | None:
@@ -77,6 +86,8 @@ def policy_of(
     """The policy for the calls of a tool. Raises `Refusal`."""
     access = settings.access
     enclosure = _given(tool, access, host_paths.host)
+    if host_paths.confined and (enclosure == "none" or WHOLE in access.network):
+        raise Refusal(RefusalReason.NOT_ALLOWED, CONFINED.format(tool=tool))
     lacking = settings.needs.lacking(access)
     lacking = Access(network=lacking.network if enclosure != "none" else (), secrets=lacking.secrets)
     if lacking:

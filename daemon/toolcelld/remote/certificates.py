@@ -19,7 +19,7 @@ from toolcell import _certificates
 from toolcell._extras import install_command
 from toolcelld.config.load import Config
 from toolcelld.config.mistakes import ConfigError, Mistake
-from toolcelld.config.schema import tcp_address
+from toolcelld.config.schema import node_name, tcp_address
 from toolcelld.remote.tickets import KEY_BYTES_MIN
 
 FILE_BYTES_MAX: Final = 256 * 1024
@@ -58,13 +58,16 @@ class Material:
         return grpc.ssl_server_credentials([pair], root_certificates=self.client_ca, require_client_auth=True)
 
 
-def material(config: Config, address: str, state: str, *, invites: bool = False) -> Material | None:
+def material(
+    config: Config, address: str, state: str, *, node: str = "", invites: bool = False
+) -> Material | None:
     """Read what `[listen]` names, or return None if the daemon is to listen nowhere. Blocks.
 
     Args:
         config: The configuration.
         address: HOST:PORT of the command line, which counts before that of the configuration; empty for none.
         state: The state directory.
+        node: The name of the command line, which counts before that of the configuration; empty for none.
         invites: Whether clients are to be invited: then an authority that is our own is needed, and made where nothing is
             there and nothing is named.
 
@@ -79,8 +82,11 @@ def material(config: Config, address: str, state: str, *, invites: bool = False)
         tcp_address(address)
     except ValueError as error:
         raise _fault("address", f"{address} {error}") from None
+    try:
+        node = node_name(node) or listen.node or socket.gethostname()
+    except ValueError as error:
+        raise _fault("node", f"{node[:60]!r} {error}") from None
     paths = {key: getattr(listen, key) or os.path.join(state, PLACE, name) for key, name in NAMES.items()}
-    node = listen.node or socket.gethostname()
     own = os.path.join(state, PLACE, AUTHORITY_KEY)
     if invites and not any(map(os.path.exists, (own, *paths.values()))):
         _make(paths, own, node)

@@ -66,9 +66,9 @@ def config(**values: Any) -> Config:
 
 def permitted(
     config: Config, declared: dict[str, Any] | None = None, *, source: str = "user", host: HostCapabilities = ALL,
-    trusts: Trusts | None = None, file: ToolFile | None = None, project: Project = PROJECT,
+    trusts: Trusts | None = None, file: ToolFile | None = None, project: Project = PROJECT, confined: bool = False,
 ) -> CellSpec:  # fmt: skip
-    around = HostPaths(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)
+    around = HostPaths(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT, confined=confined)
     tool = ToolInfo("t", "", b"{}", file or tool_file(source), "t", declared or {})
     return permit_of(Ruleset(config, around, trusts or Trusts()), tool, project, f"{WORK}/below").spec
 
@@ -102,6 +102,17 @@ def refusal(*arguments: Any, **values: Any) -> Refusal:
     with pytest.raises(Refusal) as caught:
         permitted(*arguments, **values)
     return caught.value
+
+
+@pytest.mark.parametrize(
+    "tool", [{"network": True}, {"sandbox": "none"}, {"network": ["a.example"], "sandbox": "none"}]
+)
+def test_a_confined_daemon_gives_no_tool_the_whole_network_or_no_sandbox(tool: dict[str, Any]) -> None:
+    assert permitted(config(tool=tool))
+    refused = refusal(config(tool=tool), confined=True)
+    assert refused.reason is RefusalReason.NOT_ALLOWED
+    assert "[tool.t] network" in refused.message
+    assert permitted(config(tool={"network": ["a.example"]}), confined=True).policy.network == "proxy"
 
 
 def test_a_tool_may_write_its_project_and_no_more() -> None:

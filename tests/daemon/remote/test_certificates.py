@@ -67,6 +67,9 @@ UNSAFE: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_what_is_whole_is_taken(tmp_path: Path) -> None:
     identity = Authority().write(tmp_path)
     found = material(Config(), "localhost:0", str(tmp_path))
+    assert material(Config(), "localhost:0", str(tmp_path), node="n-1").node == "n-1"  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match="should be a name"):
+        material(Config(), "localhost:0", str(tmp_path), node="../n")
     assert found is not None
     assert (found.key, found.certificate, found.tickets) == (identity.key, identity.certificate, KEY)
     assert "KEY" not in repr(found)

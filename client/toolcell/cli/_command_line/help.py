@@ -100,6 +100,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "join": ("toolcell join build-3.example:7443 CODE",),
     "cluster": ("toolcell cluster nodes",),
     "cluster serve": ("toolcell cluster serve placement.toml --invite alice",),
+    "cluster up": ("toolcell cluster up placement.toml --invite alice",),
+    "cluster down": ("toolcell cluster down placement.toml",),
     "cluster join": ("toolcell cluster join head.example:7443 CODE",),
     "cluster status": ("toolcell cluster status", "toolcell cluster status --json"),
     "cluster nodes": ("toolcell cluster nodes", "toolcell cluster nodes --json"),

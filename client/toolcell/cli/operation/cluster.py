@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NoReturn
 
 from toolcell._paths import CLUSTER, cluster_file
 from toolcell._printable import json_text, printable
@@ -31,9 +31,33 @@ def serve(
     invite: Sequence[str] | None,
 ) -> Exit:
     """Become Placement; does not return."""
-    given = [word for tenant in invite or () for word in ("--invite", tenant)]
+    _become(file, *_invited(invite))
+
+
+def up(
+    context: CommandContext,  # noqa: ARG001  # as every command
+    file: str,
+    invite: Sequence[str] | None,
+) -> Exit:
+    """Become what starts Placement in the background, and a daemon on each node of Ray's; does not return."""
+    _become(file, "--detach", *_invited(invite))
+
+
+def down(
+    context: CommandContext,  # noqa: ARG001  # as every command
+    file: str,
+) -> Exit:
+    """Become what ends both; does not return."""
+    _become(file, "--down")
+
+
+def _invited(tenants: Sequence[str] | None) -> list[str]:
+    return [word for tenant in tenants or () for word in ("--invite", tenant)]
+
+
+def _become(file: str, *words: str) -> NoReturn:
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "toolcelld_cluster", os.path.abspath(file), *given])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "toolcelld_cluster", os.path.abspath(file), *words])
 
 
 async def join(context: CommandContext, address: str, code: str) -> Exit:

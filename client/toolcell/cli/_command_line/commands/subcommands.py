@@ -233,6 +233,28 @@ def serve_cluster(
     """Run Placement in the foreground, for the nodes of a file."""
 
 
+@verb(cluster_app, "operation.cluster.up", name="up")
+def cluster_up(
+    context: CommandContext,
+    file: Annotated[str, Argument(metavar="FILE", help="The Ray cluster and the tenants.")],
+    invite: Annotated[
+        list[str] | None,
+        Option(
+            "--invite", metavar="TENANT", help="Print a code for a client of this tenant; may come again."
+        ),
+    ] = None,
+) -> None:
+    """Start a daemon on each node of a Ray cluster, and Placement in the background."""
+
+
+@verb(cluster_app, "operation.cluster.down", name="down")
+def cluster_down(
+    context: CommandContext,
+    file: Annotated[str, Argument(metavar="FILE", help="The file that it was started with.")],
+) -> None:
+    """End what `up` has started; calls that run get the time of the drain."""
+
+
 @verb(cluster_app, "operation.cluster.join", name="join")
 def join_cluster(
     context: CommandContext,

@@ -1,0 +1,451 @@
+"""What Placement asks of Ray. Nodes come and go, and each is asked about by its own daemon, as the nodes of a file are.
+
+Ray says which nodes there are, what they have and what of it others use, and keeps resources for sessions. While Ray does
+not answer, sessions go on and new ones are placed by what is known; those that take a resource are refused, as nothing can be kept
+for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from toolcell._printable import printable
+from toolcelld.remote.certificates import NAMES
+from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Book, Lease
+from toolcelld_cluster.configuration import NODE_NAME, Configuration, FileError, RaySection
+from toolcelld_cluster.inventory import Inventory, Needs, Node
+from toolcelld_cluster.keys import Keys, add
+from toolcelld_cluster.ray.node import NodeOptions
+from toolcelld_cluster.watch import NodeWatch
+
+logger = logging.getLogger(__name__)
+
+DRIVER: Final = "toolcelld_cluster.ray.driver"
+WORDS: Final = ("-P", "-m")
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at the nodes."""
+RETRY_SECONDS: Final = 5.0
+"""Before another driver is started, and before a daemon that did not start is asked for again."""
+REFRESH_SECONDS: Final = 30.0
+"""After which a node is asked again which volumes it has."""
+SILENT_SECONDS: Final = 5.0
+"""After which a control plane that has not answered is not asked to keep anything."""
+KEEP_SECONDS: Final = 10.0
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of one answer: 5,000 nodes have some megabytes."""
+NAME_LABEL: Final = "toolcell.dev/node"
+ITS_OWN: Final = (NAME_LABEL, "ray.io/node-id")
+"""Labels that no other node has. Nodes that offer the same are looked at as one."""
+ENDED: Final = "the process that speaks with Ray has ended"
+RAYS_NAMES: Final = {"CPU": "cpu", "GPU": "gpu"}
+OUR_NAMES: Final = {ours: rays for rays, ours in RAYS_NAMES.items()}
+_INTERNAL: Final = re.compile(r"node:.*|bundle_group_.*|.*_group_.*|object_store_memory")
+
+
+class DriverLost(Exception):
+    """The driver has ended, or cannot be started; the text says why."""
+
+
+class DriverRefused(Exception):
+    """Ray, or the driver, cannot do what it was asked for; the text says why."""
+
+
+class DriverProcess:
+    """The process that speaks with Ray, and what it was asked."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._over = False
+
+    async def hello(self, section: RaySection) -> None:
+        """Have it connect. Raises DriverRefused and DriverLost."""
+        await self._send({"id": 0, "address": section.address, "namespace": section.namespace})
+        answer = await self._read()
+        if answer is None:
+            raise DriverLost(ENDED)
+        if "error" in answer:
+            raise DriverRefused(answer["error"])
+
+    async def ask(self, do: str, **arguments: Any) -> Any:
+        """Return the answer to a request. Raises DriverRefused and DriverLost."""
+        if self._over:
+            raise DriverLost(ENDED)
+        number = next(self._numbers)
+        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._send({"id": number, "do": do, **arguments})
+            return await future
+        finally:
+            self._asked.pop(number, None)
+
+    async def listen(self) -> None:
+        """Take its answers, until it ends; then raise DriverLost."""
+        try:
+            while (answer := await self._read()) is not None:
+                future = self._asked.get(answer["id"])
+                if future is None or future.done():
+                    continue
+                if "error" in answer:
+                    future.set_exception(DriverRefused(printable(answer["error"])))
+                else:
+                    future.set_result(answer["value"])
+            raise DriverLost(ENDED)
+        finally:
+            self._over = True
+            for future in self._asked.values():
+                if not future.done():
+                    future.set_exception(DriverLost(ENDED))
+
+    async def _send(self, request: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{json.dumps(request)}\n".encode())
+            await self._process.stdin.drain()
+        except OSError as error:
+            raise DriverLost(ENDED) from error
+
+    async def _read(self) -> dict[str, Any] | None:
+        assert self._process.stdout is not None
+        try:
+            line = await self._process.stdout.readline()
+        except ValueError as error:
+            raise DriverLost(f"it answers with more than {LINE_BYTES_MAX} bytes") from error
+        return json.loads(line) if line else None
+
+
+@asynccontextmanager
+async def driver(section: RaySection) -> AsyncGenerator[DriverProcess]:
+    """A driver that has connected, for the block. Raises DriverRefused and DriverLost."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *WORDS, DRIVER),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=LINE_BYTES_MAX,
+        start_new_session=True,  # signals of a terminal are for Placement
+    )
+    try:
+        made = DriverProcess(process)
+        await made.hello(section)
+        yield made
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()  # it keeps nothing; groups and actors are detached
+        await process.wait()
+
+
+async def down(section: RaySection) -> list[str]:
+    """End the daemons of all nodes; return these nodes. Raises DriverRefused and DriverLost."""
+    async with driver(section) as found:
+        listening = asyncio.ensure_future(found.listen())
+        try:
+            nodes: list[str] = await found.ask("down")
+            return nodes
+        finally:
+            listening.cancel()
+            with suppress(asyncio.CancelledError, DriverLost):
+                await listening
+
+
+@dataclass(slots=True)
+class Member:
+    """A node of Ray's."""
+
+    id: str
+    watch: NodeWatch
+    watching: asyncio.Task[None] | None = None
+    starting: asyncio.Task[None] | None = None
+    look_at: float = 0.0  # when its daemon is asked for next
+    fault: str = ""
+
+
+class RayEngine:
+    """The engine.
+
+    Args:
+        configuration: The file, with `[ray]`.
+        section: That section.
+        book: The leases.
+        found: The keys, to which those of new nodes are added.
+    """
+
+    name = "ray"
+
+    def __init__(self, configuration: Configuration, section: RaySection, book: Book, found: Keys) -> None:
+        self.inventory: Inventory = book.inventory
+        self._configuration = configuration
+        self._section = section
+        self._book = book
+        self._keys = found
+        self._members: dict[str, Member] = {}  # by name
+        self._driver: DriverProcess | None = None
+        self._answered_at = -SILENT_SECONDS
+        self._hurry = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._keeping: set[str] = set()
+        self._freed: set[str] = set()
+        rules = book.rules
+        self._known_from = time.monotonic() + rules.ticket_seconds + rules.over_seconds
+
+    def nodes(self) -> Mapping[str, NodeWatch]:
+        """Return the nodes that have had a daemon."""
+        return {name: member.watch for name, member in self._members.items() if name in self.inventory}
+
+    @property
+    def answers(self) -> bool:
+        """Whether a process that speaks with Ray is there."""
+        return self._driver is not None
+
+    async def ask(self, do: str, **arguments: Any) -> Any:
+        """Ask the process that speaks with Ray. Raises DriverLost and DriverRefused."""
+        if self._driver is None:
+            raise DriverLost("Ray's control plane cannot be used")
+        return await self._driver.ask(do, **arguments)
+
+    async def ready(self) -> None:
+        """Wait until each node that Ray has has a daemon, or has none that starts; print which."""
+        await self._ready.wait()
+        for name, member in sorted(self._members.items()):
+            print(printable(f"{name}: {member.fault or member.watch.node.address}"), flush=True)
+
+    async def run(self) -> None:
+        """Watch the nodes, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                try:
+                    async with driver(self._section) as found:
+                        self._driver = found
+                        await self._follow(found, tasks)
+                except (DriverLost, DriverRefused) as error:
+                    logger.warning("Ray's control plane cannot be used: %s", error)
+                finally:
+                    self._driver = None
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def reserve(self, lease: Lease) -> str:
+        """Have Ray keep what a lease takes, in a placement group of its node."""
+        silent = time.monotonic() - self._answered_at
+        if self._driver is None or silent > SILENT_SECONDS:
+            return f"cannot keep it, as Ray's control plane has not answered for {silent:.0f} s"
+        key, resources = _key(lease), {OUR_NAMES.get(name, name): n for name, n in lease.resources.items()}
+        self._keeping.add(key)
+        try:
+            async with asyncio.timeout(KEEP_SECONDS):
+                node = self._members[lease.node].id
+                kept = await self.ask("reserve", key=key, node_id=node, resources=resources)
+        except TimeoutError:
+            return f"cannot keep it, as Ray did not answer within {KEEP_SECONDS:.0f} s"
+        except (DriverLost, DriverRefused, KeyError) as error:
+            return f"cannot keep it: {error}"
+        finally:
+            self._keeping.discard(key)
+        return "" if kept else "has given it to other work of Ray's"
+
+    def release(self, lease: Lease) -> None:
+        """Have the placement group of a lease removed."""
+        if lease.resources:
+            self._freed.add(_key(lease))
+            self._hurry.set()
+
+    def want(self, needs: Needs) -> None:
+        """Do nothing: a placement group that waits for a new node would take what becomes free on those that are there, before
+        the session has it."""
+
+    async def look(self, node: str) -> bool:
+        """Return whether a node reports now."""
+        member = self._members.get(node)
+        return member is not None and await member.watch.look()
+
+    async def drain(self, node: str, reason: str, *, off: bool) -> None:
+        """Place nothing there, and have its sessions move; or end that. Raises Refused."""
+        watch = self._members[node].watch
+        watch.set_draining(draining=not off)
+        if not off:
+            await watch.move(reason)
+
+    # How the nodes are followed
+
+    async def _follow(self, found: DriverProcess, tasks: asyncio.TaskGroup) -> None:
+        listening = asyncio.ensure_future(found.listen())  # awaited below, also when this is cancelled
+        try:
+            while True:
+                self._hurry.clear()
+                answer = await found.ask("nodes")
+                self._answered_at = time.monotonic()
+                self._take(answer["nodes"], tasks)
+                await self._give_back(found, answer["kept"])
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._hurry.wait()
+        finally:
+            listening.cancel()
+            with suppress(asyncio.CancelledError, DriverLost):
+                await listening
+
+    async def _give_back(self, found: DriverProcess, kept: list[str]) -> None:
+        """Release what is kept for leases that are over. After a start the leases are those that nodes have reported, so what
+        none of them has said anything about waits until they must have."""
+        leases = {_key(lease) for lease in self._book.leases.values()}
+        is_known = time.monotonic() >= self._known_from
+        over = [key for key in kept if key not in leases and key not in self._keeping]
+        over = [key for key in over if is_known or key in self._freed]
+        if over:
+            await found.ask("release", keys=over)
+        self._freed &= set(kept) - set(over)
+
+    def _take(self, nodes: list[dict[str, Any]], tasks: asyncio.TaskGroup) -> None:
+        """Take over which nodes there are now."""
+        now = time.monotonic()
+        there: dict[str, dict[str, Any]] = {}
+        for node in nodes:
+            labels = node["labels"]
+            if all(labels.get(key) == value for key, value in self._section.labels.items()):
+                there[self._name(node, there)] = node
+        for name, node in there.items():
+            member = self._members.get(name)
+            if member is None or member.id != node["id"]:
+                self._part(name)
+                member = self._members[name] = Member(node["id"], self._watch(name, node))
+            if name in self.inventory:
+                self.inventory.set_others(name, self._others(name, node))
+            late = member.watch.state == "lost" or bool(member.fault)
+            if member.starting is None and now >= member.look_at - (REFRESH_SECONDS if late else 0):
+                member.starting = tasks.create_task(self._start(name, node, member, tasks))
+        for name in self._members.keys() - there.keys():
+            self._lose(name)
+        if all(member.look_at for member in self._members.values()):
+            self._ready.set()
+
+    def _name(self, node: Mapping[str, Any], taken: Mapping[str, Any]) -> str:
+        name: str = node["labels"].get(NAME_LABEL, "")
+        if NODE_NAME.fullmatch(name) and name not in taken and name != self._configuration.node:
+            return name
+        return f"node-{node['id'][:16]}"
+
+    def _watch(self, name: str, node: Mapping[str, Any]) -> NodeWatch:
+        host = f"[{node['host']}]" if ":" in node["host"] else node["host"]
+        known = Node(name=name, address=f"{host}:{self._section.port}", volumes={})
+        return NodeWatch(known, self._keys, self._book)
+
+    def _others(self, name: str, node: Mapping[str, Any]) -> dict[str, float]:
+        """Return what of a node's resources is in use, beyond what its sessions take."""
+        ours: dict[str, float] = {}
+        for lease in self._book.leases_of(name):
+            for resource, amount in lease.resources.items():
+                ours[resource] = ours.get(resource, 0.0) + amount
+        free = _resources(node["free"])
+        used = {
+            resource: round(amount - free.get(resource, 0.0) - ours.get(resource, 0.0), 6)
+            for resource, amount in _resources(node["resources"]).items()
+        }
+        return {resource: amount for resource, amount in used.items() if amount > 0}
+
+    async def _start(
+        self, name: str, node: Mapping[str, Any], member: Member, tasks: asyncio.TaskGroup
+    ) -> None:
+        """Have a daemon run on a node, and take over what it has."""
+        try:
+            files = await asyncio.to_thread(self._files, name)
+            options = NodeOptions(
+                name=name,
+                address=member.watch.node.address,
+                state=self._section.state,
+                drain_seconds=self._section.drain,
+            )
+            volumes = await self.ask(
+                "start",
+                node_id=member.id,
+                options=asdict(options),
+                files=files,
+                volumes=self._section.volumes,
+            )
+        except (DriverLost, DriverRefused, FileError, OSError) as error:
+            if member.fault != str(error):
+                logger.warning("%s has no daemon: %s", name, error)
+            member.fault = str(error)
+            member.look_at = time.monotonic() + RETRY_SECONDS + REFRESH_SECONDS
+        else:
+            member.fault = ""
+            member.look_at = time.monotonic() + RETRY_SECONDS + REFRESH_SECONDS
+            if self._members.get(name) is member:
+                self._join(name, node, member, volumes)
+                if member.watching is None:
+                    member.watching = tasks.create_task(member.watch.run())
+        finally:
+            member.starting = None
+            self._hurry.set()
+
+    def _files(self, name: str) -> dict[str, str]:
+        """Return what a node listens with. Blocks. Raises FileError."""
+        place = add(self._keys, self._configuration.state, name)
+        found: dict[str, str] = {}
+        for file in NAMES.values():
+            with open(os.path.join(place, file), "rb") as read:
+                found[file] = base64.b64encode(read.read()).decode()
+        return found
+
+    def _join(self, name: str, node: Mapping[str, Any], member: Member, volumes: Mapping[str, str]) -> None:
+        labels = {key: value for key, value in node["labels"].items() if 0 < len(value) <= TEXT_MAX}
+        for own in ITS_OWN:
+            labels.pop(own, None)
+        known = Node(
+            name=name,
+            address=member.watch.node.address,
+            volumes=volumes,
+            labels=dict(itertools.islice(labels.items(), LABELS_MAX)),
+            resources=_resources(node["resources"]),
+            sessions_max=self._section.sessions,
+        )
+        if known != member.watch.node or name not in self.inventory:
+            logger.info(
+                "%s has a daemon on %s, and %s", name, known.address, ", ".join(volumes) or "no volume"
+            )
+            member.watch.node = known
+            self._book.join(time.monotonic(), known)
+
+    def _lose(self, name: str) -> None:
+        """Take note that Ray does not have a node any more. Its daemon may go on: sessions leave it, and it is forgotten when
+        it does not answer and no lease can be in use there."""
+        member = self._members[name]
+        if name not in self.inventory:
+            self._part(name)
+            del self._members[name]
+            return
+        if not member.watch.draining:
+            logger.warning("Ray has lost the node %s", name)
+            member.watch.set_draining(draining=True)
+        if member.watch.state == "lost" and self._book.part(name):
+            self._part(name)
+            del self._members[name]
+
+    def _part(self, name: str) -> None:
+        member = self._members.get(name)
+        if member is not None:
+            for task in (member.watching, member.starting):
+                if task is not None:
+                    task.cancel()
+
+
+def _key(lease: Lease) -> str:
+    return f"{lease.session}.{lease.fence}"
+
+
+def _resources(found: Mapping[str, float]) -> dict[str, float]:
+    """Return resources by our names, without those of Ray's own use."""
+    named = {
+        RAYS_NAMES.get(name, name): amount for name, amount in found.items() if not _INTERNAL.fullmatch(name)
+    }
+    return dict(itertools.islice(named.items(), LABELS_MAX))

@@ -1,0 +1,42 @@
+"""Stands for the process that speaks with Ray: it has the nodes of a file, which the test writes, and notes what it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+FILE = "FAKE_RAY"
+
+
+def main() -> None:
+    """Answer until the end of the input."""
+    path = Path(os.environ[FILE])
+    known = json.loads(path.read_text())
+    json.loads(sys.stdin.readline())
+    hello: dict[str, object] = {"error": known["refused"]} if "refused" in known else {"value": {}}
+    print(json.dumps({"id": 0, **hello}), flush=True)
+    kept: list[str] = []
+    for line in sys.stdin:
+        request = json.loads(line)
+        value: object = None
+        with path.with_suffix(".asked").open("a") as asked:
+            asked.write(line)
+        match request["do"]:
+            case "nodes":
+                value = {"nodes": json.loads(path.read_text())["nodes"], "kept": kept}
+            case "start":
+                value = request["volumes"]
+            case "reserve":
+                value = request["resources"].get("GPU", 0) <= 1
+                kept += [request["key"]] * bool(value)
+            case "release":
+                kept = [key for key in kept if key not in request["keys"]]
+            case _:
+                sys.exit(1)  # as if Ray's control plane were lost
+        print(json.dumps({"id": request["id"], "value": value}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,377 @@
+"""Sessions of a Ray cluster of three nodes: `make test-cluster`, which has a network namespace for it.
+
+The cluster has Ray's Python, and the clients are of the environment of the tests, which has no Ray and may be another Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.ray.raylets import PORT, SECONDS_MAX, Raylets, processes, raylets, until
+
+from toolcell.client import Call, Kind, Session, Unavailable, connect
+
+ENVIRONMENT = os.environ.get("TOOLCELL_RAY", "")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.nightly,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        not ENVIRONMENT, reason="TOOLCELL_RAY names no environment with Ray; `make test-cluster`"
+    ),
+]
+
+STOPPED_SECONDS = 30
+FILE = """
+    address = "127.0.0.1:7443"
+    lease = 3.0
+
+    [ray]
+    volumes = { a = "BASE/a", b = "BASE/b" }
+    port = 7444
+    state = "BASE/nodes"
+
+    [tenants.alice]
+    directories = ["a:", "b:"]
+    resources = { gpu = 2 }
+    operator = true
+
+    [tenants.bob]
+    directories = ["b:docs"]
+    sessions = 1
+"""
+TOOLS = """
+    import os, socket, time
+    from toolcell import tool
+
+    @tool
+    def where() -> str:
+        return os.getcwd()
+
+    @tool
+    def ticks(file: str) -> None:
+        with open(file, "a", buffering=1) as out:
+            out.write("begin\\n")
+            while True:
+                out.write("tick\\n")
+                time.sleep(0.01)
+
+    def seen(port: int, paths: list[str]) -> dict[str, object]:
+        found: dict[str, object] = {"variables": [name for name in os.environ if name.startswith(("RAY", "CUDA"))]}
+        readable = []
+        for path in paths:
+            try:
+                os.listdir(path) if os.path.isdir(path) else open(path).close()
+                readable.append(path)
+            except OSError:
+                pass
+        found["readable"] = readable
+        try:
+            socket.create_connection(("127.0.0.11", port), timeout=3).close()
+            found["port"] = "open"
+        except OSError as error:
+            found["port"] = type(error).__name__
+        return found
+
+    @tool
+    def looks(port: int, paths: list[str]) -> dict[str, object]:
+        return seen(port, paths)
+
+    @tool(network=True)
+    def reaches(port: int, paths: list[str]) -> dict[str, object]:
+        return seen(port, paths)
+"""
+
+
+@dataclass
+class Placed:
+    """The cluster, and how clients come to it."""
+
+    ray: Raylets
+    base: Path
+    code: str = ""
+
+    @property
+    def file(self) -> Path:
+        return self.base / "placement.toml"
+
+    def command(self, *words: str, ours: bool = False, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run `toolcell`: of the cluster's environment, or of a client's. In a thread where a session is open: a client that
+        says nothing for the lease, three seconds, loses it.
+        """
+        python = sys.executable if ours else str(self.ray.programs / "python")
+        clients = {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(self.base / "client")}
+        return subprocess.run(
+            [python, "-P", "-m", "toolcell.cli", *words],
+            env={**(clients if ours else self.ray.environment), **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+
+    def nodes(self, column: int = 1) -> dict[str, str]:
+        """The state of each node, or another column of the list."""
+        listed = self.command("cluster", "nodes", ours=True).stdout.splitlines()[1:]
+        return {line.split()[0]: line.split()[column] for line in listed}
+
+    def occupied(self) -> list[str]:
+        """The nodes that have sessions."""
+        return [name for name, sessions in self.nodes(2).items() if not sessions.startswith("0/")]
+
+
+@pytest.fixture
+def spared() -> Callable[[], frozenset[int]]:
+    """All processes: those of Ray and of the daemons come and go, and the namespace ends them."""
+    return lambda: frozenset(processes())
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Placed]:
+    begun = time.monotonic()
+    base = tmp_path_factory.mktemp("ray")
+    for volume in ("a", "b"):
+        tools = base / volume / ".toolcell" / "tools"
+        tools.mkdir(parents=True)
+        (tools / "t.py").write_text(textwrap.dedent(TOOLS))
+        (base / volume / "docs").mkdir()
+    with raylets(Raylets(Path(ENVIRONMENT) / "bin", base)) as ray:
+        placed = Placed(ray, base)
+        placed.file.write_text(textwrap.dedent(FILE).replace("BASE", str(base)))
+        placed.file.chmod(0o600)
+        up = placed.command("cluster", "up", str(placed.file), "--invite", "alice", "--invite", "bob")
+        assert up.returncode == 0, (up, ray.log("n1"), placed_log(base))
+        placed.code = up.stdout
+        codes = re.findall(r"toolcell cluster join (\S+) (\S+)", up.stdout)
+        joined = placed.command("cluster", "join", *codes[0], ours=True)
+        assert joined.returncode == 0, joined
+        bob = placed.command("cluster", "join", *codes[1], ours=True, XDG_CONFIG_HOME=str(base / "bob"))
+        assert bob.returncode == 0, bob
+        until(lambda: list(placed.nodes().values()) == ["ready"] * 3, f"{placed.nodes()} {placed_log(base)}")
+        print(f"up in {time.monotonic() - begun:.0f} s")
+        yield placed
+
+
+def placed_log(base: Path) -> str:
+    log = base / "placement" / "placement.log"
+    return log.read_text() if log.exists() else ""
+
+
+@pytest.fixture
+def placed(shared: Placed, monkeypatch: pytest.MonkeyPatch) -> Placed:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(shared.base / "client"))
+    return shared
+
+
+async def called(session: Session, tool: str, arguments: dict[str, object] | None = None) -> str:
+    with anyio.fail_after(SECONDS_MAX):
+        outcome = await session.call(f"t_{tool}", arguments or {})
+    assert outcome.kind is Kind.ok, outcome.message
+    return outcome.text
+
+
+@asynccontextmanager
+async def opened(address: str, directory: str) -> AsyncGenerator[Session]:
+    """A session of what another one has had a moment ago: Ray gives it back within seconds."""
+    async with AsyncExitStack() as stack:
+        with anyio.fail_after(SECONDS_MAX):
+            while True:
+                try:
+                    session = await stack.enter_async_context(connect(address, directory=directory))
+                    break
+                except Unavailable:
+                    await asyncio.sleep(0.1)
+        yield session
+
+
+async def refused(directory: str, address: str = "cluster") -> str:
+    with pytest.raises(Unavailable) as found:
+        async with connect(address, directory=directory):
+            pass
+    return found.value.message
+
+
+async def test_sessions_are_where_their_label_and_their_resource_are(placed: Placed) -> None:
+    for directory, address in (("a:", "cluster?zone=us"), ("b:", "cluster?gpu=1")):
+        async with connect(address, directory=directory) as session:
+            assert (await called(session, "where")).startswith(str(placed.base / directory[0]))
+    async with opened("cluster?gpu=1", "b:"):
+        assert "n2 has 0 of gpu free" in await refused("b:", "cluster?gpu=1")
+    assert "may have 2 of gpu" in await refused("b:", "cluster?gpu=3")
+    assert "n1 has zone = us" in await refused("a:", "cluster?zone=moon")
+    assert "may not use 'c:'" in await refused("c:")
+
+
+async def test_tools_find_no_variable_no_file_and_no_port_of_ray(placed: Placed) -> None:
+    (control,) = placed.ray.of("gcs_server ")
+    paths = [
+        str(placed.base / "n1"),
+        f"/proc/{control}/environ",
+        str(placed.base / "nodes"),
+        f"/proc/{control}/fd",
+    ]
+    asked: dict[str, object] = {"port": PORT, "paths": paths}
+    door = str(placed.base / "nodes" / "n1" / "d.sock")
+    trusted = await asyncio.to_thread(
+        placed.command, "trust", str(placed.base / "a"), "--yes", "--socket", door
+    )
+    assert trusted.returncode == 0, trusted
+    async with connect("cluster?zone=us", directory="a:") as session:  # n1
+        found = json.loads(await called(session, "looks", asked))
+        assert (found["variables"], found["readable"]) == ([], [])
+        assert found["port"] != "open"
+        outcome = await session.call("t_reaches", asked)
+        assert "the ports and files of the engine" in outcome.message
+
+
+async def test_a_daemon_that_is_killed_is_started_again_and_no_call_runs_twice(placed: Placed) -> None:
+    async with connect("cluster?zone=us", directory="a:") as session:
+        mark = placed.base / "a" / "killed"
+        call = await begun(session, mark)
+        os.kill(placed.ray.daemon("n1"), signal.SIGKILL)
+        with anyio.fail_after(SECONDS_MAX):
+            outcome = await call
+            assert outcome.kind is Kind.internal, outcome
+        await eventually(session)
+    assert mark.read_text().count("begin") == 1
+
+
+async def test_without_rays_control_plane_open_sessions_go_on_and_nothing_is_kept(placed: Placed) -> None:
+    (control,) = placed.ray.of("gcs_server ")
+    async with connect("cluster", directory="a:") as session:
+        await called(session, "where")
+        os.kill(control, signal.SIGSTOP)
+        try:
+            over = time.monotonic() + STOPPED_SECONDS
+            await nothing_is_kept()
+            async with connect("cluster", directory="b:") as other:
+                while time.monotonic() < over:
+                    await called(session, "where")
+                    await called(other, "where")
+        finally:
+            os.kill(control, signal.SIGCONT)
+        await called(session, "where")
+    async with opened("cluster?gpu=1", "b:") as session:
+        await called(session, "where")
+
+
+async def test_sessions_leave_a_node_that_drains_and_no_call_is_lost(placed: Placed) -> None:
+    async with connect("cluster?zone=eu", directory="a:") as session:
+        await called(session, "where")
+        (node,) = await asyncio.to_thread(placed.occupied)
+        drained = await drain(placed, node)
+        with anyio.fail_after(SECONDS_MAX):
+            while await asyncio.to_thread(placed.occupied) in ([node], []):
+                await called(session, "where")
+        await called(session, "where")
+        assert drained.returncode == 0, drained
+        assert (await drain(placed, node, "--off")).returncode == 0
+    until(lambda: list(placed.nodes().values()) == ["ready"] * 3, "the node takes sessions again")
+
+
+async def test_a_session_of_a_node_that_is_frozen_is_elsewhere_and_no_call_runs_twice(placed: Placed) -> None:
+    """Ray gives the node up, and has one less from here on."""
+    assert (await drain(placed, "n2")).returncode == 0
+    async with connect("cluster?zone=eu", directory="a:") as session:
+        mark = placed.base / "a" / "frozen"
+        call = await begun(session, mark)
+        assert await asyncio.to_thread(placed.occupied) == ["n3"]
+        assert (await drain(placed, "n2", "--off")).returncode == 0
+        frozen = [*placed.ray.whole("n3"), placed.ray.daemon("n3")]
+        for process in frozen:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            with anyio.fail_after(SECONDS_MAX):
+                outcome = await call
+                assert (outcome.kind, outcome.cause) == (Kind.internal, "node_lost")
+                assert outcome.metadata["node"] == "n3"
+                await eventually(session)
+            assert await asyncio.to_thread(placed.occupied) == ["n2"]
+        finally:
+            for process in frozen:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
+    assert mark.read_text().count("begin") == 1
+
+
+def test_down_ends_all_daemons_and_up_starts_them_again(placed: Placed) -> None:
+    assert "daemons have ended" in placed.command("cluster", "down", str(placed.file)).stdout
+    until(lambda: not placed.ray.of("toolcelld --socket"), "a daemon goes on")
+    up = placed.command("cluster", "up", str(placed.file))
+    assert up.returncode == 0, up
+    until(
+        lambda: {"n1", "n2"} <= {name for name, state in placed.nodes().items() if state == "ready"},
+        up.stdout,
+    )
+
+
+async def test_open_sessions_go_on_where_rays_control_plane_is_killed(placed: Placed) -> None:
+    """The last one: Ray ends its nodes after a minute."""
+    (control,) = placed.ray.of("gcs_server ")
+    async with connect("cluster?zone=eu", directory="a:") as session:
+        await called(session, "where")
+        os.kill(control, signal.SIGKILL)
+        await nothing_is_kept()
+        await called(session, "where")
+    down = placed.command("cluster", "down", str(placed.file))
+    assert (down.returncode, "the daemons of the nodes may go on" in down.stderr) == (78, True), down
+
+
+def test_a_ray_cluster_that_serves_strangers_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    base = tmp_path_factory.mktemp("open")  # short, for sockets of Ray's
+    ray = Raylets(Path(ENVIRONMENT) / "bin", base, host=101, is_open=True)
+    try:
+        ray.start("open", "zone=eu")
+        placed = Placed(ray, base)
+        placed.file.write_text(textwrap.dedent(FILE).replace("BASE", str(base)))
+        placed.file.chmod(0o600)
+        up = placed.command("cluster", "up", str(placed.file))
+        assert up.returncode == 78, up
+        assert "the Ray cluster serves everyone who can reach 127.0.0.101:6379" in up.stderr
+        assert "start its nodes with RAY_AUTH_MODE=token" in up.stderr
+        assert not ray.of("ray::NodeDaemon")
+    finally:
+        ray.end()
+
+
+async def drain(placed: Placed, node: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(placed.command, "cluster", "drain", node, *words, ours=True)
+
+
+async def nothing_is_kept() -> None:
+    """Try until a session that takes a resource is refused as Ray does not answer."""
+    with anyio.fail_after(SECONDS_MAX):
+        while "control plane" not in await refused("b:", "cluster?gpu=1"):
+            await asyncio.sleep(0.1)
+
+
+async def begun(session: Session, mark: Path) -> Call:
+    """A call that writes a line when it runs, and goes on until it is stopped."""
+    call = session.call("t_ticks", {"file": str(mark)})
+    with anyio.fail_after(SECONDS_MAX):
+        while not (mark.exists() and "tick" in mark.read_text()):
+            await asyncio.sleep(0.05)
+    return call
+
+
+async def eventually(session: Session) -> None:
+    """Call until the session has a node again."""
+    with anyio.fail_after(SECONDS_MAX):
+        while (await session.call("t_where")).kind is not Kind.ok:
+            await asyncio.sleep(0.1)
