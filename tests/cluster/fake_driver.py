@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ def main() -> None:
     path = Path(os.environ[FILE])
     known = json.loads(path.read_text())
     json.loads(sys.stdin.readline())
+    stuck = known.get("stuck")
+    if stuck == "connect":
+        signal.pause()
     hello: dict[str, object] = {"error": known["refused"]} if "refused" in known else {"value": {}}
     print(json.dumps({"id": 0, **hello}), flush=True)
     kept: list[str] = []
@@ -24,6 +28,8 @@ def main() -> None:
         with path.with_suffix(".asked").open("a") as asked:
             asked.write(line)
         match request["do"]:
+            case "down" if stuck:
+                signal.pause()
             case "nodes":
                 value = {"nodes": json.loads(path.read_text())["nodes"], "kept": kept}
             case "start":

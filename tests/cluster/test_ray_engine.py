@@ -23,7 +23,7 @@ from toolcelld_cluster.keys import keys
 from toolcelld_cluster.process import Lock, end, holder
 from toolcelld_cluster.ray import engine as module
 from toolcelld_cluster.ray.driver import ALIVE, DriverFault, refuse_strangers
-from toolcelld_cluster.ray.engine import DriverRefused, RayEngine, driver
+from toolcelld_cluster.ray.engine import DriverLost, DriverRefused, RayEngine, down, driver
 from toolcelld_cluster.ray.node import clean
 from toolcelld_cluster.server import run
 
@@ -94,9 +94,10 @@ class Watched:
         return self.book.resolve(time.monotonic(), ALICE, "a:", {}, resources)
 
 
-def configured(directory: Path) -> Configuration:
+def configured(directory: Path, more: str = "") -> Configuration:
+    """Return the configuration, with more lines in `[ray]`."""
     file = directory / "placement.toml"
-    file.write_text(PLACEMENT)
+    file.write_text(PLACEMENT.replace("port = 1\n", f"port = 1\n{more}"))
     file.chmod(0o600)
     return load(str(file))
 
@@ -181,14 +182,31 @@ async def test_a_cluster_that_cannot_be_used_is_refused_with_the_reason(
     monkeypatch.setattr(module, "DRIVER", "tests.cluster.fake_driver")
     monkeypatch.setattr(module, "WORDS", ("-m",))
     monkeypatch.setenv(FILE, str(tmp_path / "ray"))
-    (tmp_path / "ray").write_text(json.dumps({"refused": "the Ray cluster serves everyone"}))
+    (tmp_path / "ray").write_text(json.dumps({"refused": "the Ray cluster serves strangers"}))
     configuration = configured(tmp_path)
     assert configuration.ray is not None
-    with pytest.raises(DriverRefused, match="serves everyone"):
+    with pytest.raises(DriverRefused, match="serves strangers"):
         async with driver(configuration.ray):
             pass
-    with pytest.raises(FileError, match=r"\[ray\] the Ray cluster serves everyone"):
+    with pytest.raises(FileError, match=r"\[ray\] the Ray cluster serves strangers"):
         await run(configuration, [])
+
+
+@pytest.mark.parametrize(
+    ("stuck", "bound"), [("connect", "CONNECT_SECONDS"), ("down", "DOWN_SECONDS")], ids=str
+)
+async def test_a_control_plane_that_never_answers_is_given_up(
+    stuck: str, bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DRIVER", "tests.cluster.fake_driver")
+    monkeypatch.setattr(module, "WORDS", ("-m",))
+    monkeypatch.setattr(module, bound, 0.1)
+    monkeypatch.setenv(FILE, str(tmp_path / "ray"))
+    (tmp_path / "ray").write_text(json.dumps({"stuck": stuck}))
+    configuration = configured(tmp_path, 'drain = "100ms"\n')
+    assert configuration.ray is not None
+    with anyio.fail_after(SECONDS_MAX), pytest.raises(DriverLost):
+        await down(configuration.ray)
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.OK, grpc.StatusCode.UNAUTHENTICATED])

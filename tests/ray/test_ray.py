@@ -343,7 +343,7 @@ def test_a_ray_cluster_that_serves_strangers_is_refused(tmp_path_factory: pytest
         placed.file.chmod(0o600)
         up = placed.command("cluster", "up", str(placed.file))
         assert up.returncode == 78, up
-        assert "the Ray cluster serves everyone who can reach 127.0.0.101:6379" in up.stderr
+        assert "the Ray cluster serves any process that can reach 127.0.0.101:6379" in up.stderr
         assert "start its nodes with RAY_AUTH_MODE=token" in up.stderr
         assert not ray.of("ray::NodeDaemon")
     finally:

@@ -36,7 +36,7 @@ ALIVE: Final = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 """What each process of Ray's asks first."""
 NODE_LABEL: Final = "ray.io/node-id"
 OPEN: Final = (
-    "the Ray cluster serves everyone who can reach {address}, and code that runs in it runs as the user of each node; "
+    "the Ray cluster serves any process that can reach {address}, and code that runs in it runs as the user of each node; "
     "start its nodes with RAY_AUTH_MODE=token, or with RAY_USE_TLS=1 and certificates"
 )
 

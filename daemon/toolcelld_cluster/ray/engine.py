@@ -43,6 +43,10 @@ REFRESH_SECONDS: Final = 30.0
 SILENT_SECONDS: Final = 5.0
 """After which a control plane that has not answered is not asked to keep anything."""
 KEEP_SECONDS: Final = 10.0
+CONNECT_SECONDS: Final = 60.0
+"""In which a driver connects; Ray itself waits for a control plane that is gone without an end."""
+DOWN_SECONDS: Final = 90.0
+"""In which all daemons have ended, beyond the time of their drain."""
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one answer: 5,000 nodes have some megabytes."""
 NAME_LABEL: Final = "toolcell.dev/node"
@@ -139,7 +143,11 @@ async def driver(section: RaySection) -> AsyncGenerator[DriverProcess]:
     )
     try:
         made = DriverProcess(process)
-        await made.hello(section)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await made.hello(section)
+        except TimeoutError:
+            raise DriverLost(f"it does not answer within {CONNECT_SECONDS:g} s") from None
         yield made
     finally:
         with suppress(ProcessLookupError):
@@ -152,8 +160,11 @@ async def down(section: RaySection) -> list[str]:
     async with driver(section) as found:
         listening = asyncio.ensure_future(found.listen())
         try:
-            nodes: list[str] = await found.ask("down")
+            async with asyncio.timeout(section.drain + DOWN_SECONDS):
+                nodes: list[str] = await found.ask("down")
             return nodes
+        except TimeoutError:
+            raise DriverLost("it does not say that they have ended") from None
         finally:
             listening.cancel()
             with suppress(asyncio.CancelledError, DriverLost):
