@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -38,6 +39,7 @@ def main() -> int:
         print("Ray is not tested: no namespace can be made here (unshare of util-linux)")
         return 0
     command = [*unshare, sys.executable, "-m", "tests.ray.namespace", INSIDE, *sys.argv[1:]]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # with what it has started
     try:
         return subprocess.run(command, timeout=SECONDS_MAX, check=False).returncode
     except subprocess.TimeoutExpired:

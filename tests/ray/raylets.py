@@ -57,6 +57,7 @@ class Raylets:
     directory: Path
     host: int = HOST
     is_open: bool = False  # it serves strangers
+    variables: dict[str, str] = field(default_factory=dict[str, str])  # of the nodes alone
     nodes: dict[str, str] = field(default_factory=dict[str, str])  # addresses
     started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, subprocess.Popen[bytes]])
 
@@ -99,7 +100,7 @@ class Raylets:
         with (self.directory / f"{name}.log").open("wb") as log:
             self.started[name] = subprocess.Popen(
                 [str(self.programs / "ray"), "start", *words],
-                env=self.environment,
+                env={**self.environment, **self.variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

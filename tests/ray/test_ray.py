@@ -9,32 +9,21 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
-import sys
 import textwrap
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import pytest
-from tests.ray.raylets import PORT, SECONDS_MAX, Raylets, processes, raylets, until
+from tests.ray.placed import MARKS, PROGRAMS, Placed, called, opened, refused
+from tests.ray.raylets import PORT, SECONDS_MAX, Raylets, raylets, until
 
-from toolcell.client import Call, Kind, Session, Unavailable, connect
+from toolcell.client import Call, Kind, Session, connect
 
-ENVIRONMENT = os.environ.get("TOOLCELL_RAY", "")
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.nightly,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(
-        not ENVIRONMENT, reason="TOOLCELL_RAY names no environment with Ray; `make test-cluster`"
-    ),
-]
+pytestmark = MARKS
 
 STOPPED_SECONDS = 30
 FILE = """
@@ -55,156 +44,24 @@ FILE = """
     directories = ["b:docs"]
     sessions = 1
 """
-TOOLS = """
-    import os, socket, time
-    from toolcell import tool
-
-    @tool
-    def where() -> str:
-        return os.getcwd()
-
-    @tool
-    def ticks(file: str) -> None:
-        with open(file, "a", buffering=1) as out:
-            out.write("begin\\n")
-            while True:
-                out.write("tick\\n")
-                time.sleep(0.01)
-
-    def seen(port: int, paths: list[str]) -> dict[str, object]:
-        found: dict[str, object] = {"variables": [name for name in os.environ if name.startswith(("RAY", "CUDA"))]}
-        readable = []
-        for path in paths:
-            try:
-                os.listdir(path) if os.path.isdir(path) else open(path).close()
-                readable.append(path)
-            except OSError:
-                pass
-        found["readable"] = readable
-        try:
-            socket.create_connection(("127.0.0.11", port), timeout=3).close()
-            found["port"] = "open"
-        except OSError as error:
-            found["port"] = type(error).__name__
-        return found
-
-    @tool
-    def looks(port: int, paths: list[str]) -> dict[str, object]:
-        return seen(port, paths)
-
-    @tool(network=True)
-    def reaches(port: int, paths: list[str]) -> dict[str, object]:
-        return seen(port, paths)
-"""
-
-
-@dataclass
-class Placed:
-    """The cluster, and how clients come to it."""
-
-    ray: Raylets
-    base: Path
-    code: str = ""
-
-    @property
-    def file(self) -> Path:
-        return self.base / "placement.toml"
-
-    def command(self, *words: str, ours: bool = False, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run `toolcell`: of the cluster's environment, or of a client's. In a thread where a session is open: a client that
-        says nothing for the lease, three seconds, loses it.
-        """
-        python = sys.executable if ours else str(self.ray.programs / "python")
-        clients = {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(self.base / "client")}
-        return subprocess.run(
-            [python, "-P", "-m", "toolcell.cli", *words],
-            env={**(clients if ours else self.ray.environment), **more},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-
-    def nodes(self, column: int = 1) -> dict[str, str]:
-        """The state of each node, or another column of the list."""
-        listed = self.command("cluster", "nodes", ours=True).stdout.splitlines()[1:]
-        return {line.split()[0]: line.split()[column] for line in listed}
-
-    def occupied(self) -> list[str]:
-        """The nodes that have sessions."""
-        return [name for name, sessions in self.nodes(2).items() if not sessions.startswith("0/")]
-
-
-@pytest.fixture
-def spared() -> Callable[[], frozenset[int]]:
-    """All processes: those of Ray and of the daemons come and go, and the namespace ends them."""
-    return lambda: frozenset(processes())
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Placed]:
     begun = time.monotonic()
     base = tmp_path_factory.mktemp("ray")
-    for volume in ("a", "b"):
-        tools = base / volume / ".toolcell" / "tools"
-        tools.mkdir(parents=True)
-        (tools / "t.py").write_text(textwrap.dedent(TOOLS))
-        (base / volume / "docs").mkdir()
-    with raylets(Raylets(Path(ENVIRONMENT) / "bin", base)) as ray:
+    with raylets(Raylets(PROGRAMS, base)) as ray:
         placed = Placed(ray, base)
-        placed.file.write_text(textwrap.dedent(FILE).replace("BASE", str(base)))
-        placed.file.chmod(0o600)
-        up = placed.command("cluster", "up", str(placed.file), "--invite", "alice", "--invite", "bob")
-        assert up.returncode == 0, (up, ray.log("n1"), placed_log(base))
-        placed.code = up.stdout
-        codes = re.findall(r"toolcell cluster join (\S+) (\S+)", up.stdout)
-        joined = placed.command("cluster", "join", *codes[0], ours=True)
-        assert joined.returncode == 0, joined
-        bob = placed.command("cluster", "join", *codes[1], ours=True, XDG_CONFIG_HOME=str(base / "bob"))
-        assert bob.returncode == 0, bob
-        until(lambda: list(placed.nodes().values()) == ["ready"] * 3, f"{placed.nodes()} {placed_log(base)}")
+        placed.up(FILE, "alice", "bob")
+        until(lambda: list(placed.nodes().values()) == ["ready"] * 3, f"{placed.nodes()} {placed.log()}")
         print(f"up in {time.monotonic() - begun:.0f} s")
         yield placed
-
-
-def placed_log(base: Path) -> str:
-    log = base / "placement" / "placement.log"
-    return log.read_text() if log.exists() else ""
 
 
 @pytest.fixture
 def placed(shared: Placed, monkeypatch: pytest.MonkeyPatch) -> Placed:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(shared.base / "client"))
     return shared
-
-
-async def called(session: Session, tool: str, arguments: dict[str, object] | None = None) -> str:
-    with anyio.fail_after(SECONDS_MAX):
-        outcome = await session.call(f"t_{tool}", arguments or {})
-    assert outcome.kind is Kind.ok, outcome.message
-    return outcome.text
-
-
-@asynccontextmanager
-async def opened(address: str, directory: str) -> AsyncGenerator[Session]:
-    """A session of what another one has had a moment ago: Ray gives it back within seconds."""
-    async with AsyncExitStack() as stack:
-        with anyio.fail_after(SECONDS_MAX):
-            while True:
-                try:
-                    session = await stack.enter_async_context(connect(address, directory=directory))
-                    break
-                except Unavailable:
-                    await asyncio.sleep(0.1)
-        yield session
-
-
-async def refused(directory: str, address: str = "cluster") -> str:
-    with pytest.raises(Unavailable) as found:
-        async with connect(address, directory=directory):
-            pass
-    return found.value.message
 
 
 async def test_sessions_are_where_their_label_and_their_resource_are(placed: Placed) -> None:
@@ -335,7 +192,7 @@ async def test_open_sessions_go_on_where_rays_control_plane_is_killed(placed: Pl
 
 def test_a_ray_cluster_that_serves_strangers_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     base = tmp_path_factory.mktemp("open")  # short, for sockets of Ray's
-    ray = Raylets(Path(ENVIRONMENT) / "bin", base, host=101, is_open=True)
+    ray = Raylets(PROGRAMS, base, host=101, is_open=True)
     try:
         ray.start("open", "zone=eu")
         placed = Placed(ray, base)
