@@ -18,7 +18,7 @@ from toolcell._printable import printable
 from toolcelld.detach import detached
 from toolcelld_cluster.configuration import Configuration, FileError, load
 from toolcelld_cluster.process import Lock, end
-from toolcelld_cluster.ray.engine import DriverLost, DriverRefused, down
+from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, down
 from toolcelld_cluster.server import run
 
 EXIT_CONFIG: Final = 78  # EX_CONFIG of <sysexits.h>

@@ -72,6 +72,7 @@ class RaySection(_Section):
     sessions: int = Field(default=100, ge=1, le=100_000)
     state: Annotated[str, AfterValidator(_absolute)] | Literal[""] = ""
     drain: Seconds = Field(default=10.0, ge=0.0, le=3600.0)
+    idle: Seconds | None = Field(default=None, ge=10.0, le=86_400.0)  # None: a daemon stays
 
 
 class TenantSection(_Section):

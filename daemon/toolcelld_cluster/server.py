@@ -23,7 +23,8 @@ from toolcelld_cluster.configuration import Configuration, FileError
 from toolcelld_cluster.engine import Engine
 from toolcelld_cluster.inventory import Inventory
 from toolcelld_cluster.keys import Keys, keys
-from toolcelld_cluster.ray.engine import DriverLost, DriverRefused, RayEngine, driver
+from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, driver
+from toolcelld_cluster.ray.engine import RayEngine
 from toolcelld_cluster.service import Placement
 from toolcelld_cluster.static import Static
 from toolcelld_cluster.watch import NodeWatch

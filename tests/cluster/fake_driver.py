@@ -21,7 +21,7 @@ def main() -> None:
         signal.pause()
     hello: dict[str, object] = {"error": known["refused"]} if "refused" in known else {"value": {}}
     print(json.dumps({"id": 0, **hello}), flush=True)
-    kept: list[str] = []
+    kept: dict[str, str] = {}
     for line in sys.stdin:
         request = json.loads(line)
         value: object = None
@@ -31,14 +31,22 @@ def main() -> None:
             case "down" if stuck:
                 signal.pause()
             case "nodes":
-                value = {"nodes": json.loads(path.read_text())["nodes"], "kept": kept}
+                known = json.loads(path.read_text())
+                if place := known.get("started"):  # by the autoscaler
+                    kept = {key: there or place for key, there in kept.items()}
+                value = {"nodes": known["nodes"], "kept": kept}
+            case "rest":
+                pass
             case "start":
                 value = request["volumes"]
             case "reserve":
                 value = request["resources"].get("GPU", 0) <= 1
-                kept += [request["key"]] * bool(value)
+                kept = {key: place for key, place in kept.items() if key not in request["instead"]}
+                kept |= {request["key"]: request["node_id"]} if value else {}
+            case "want":
+                kept[request["key"]] = ""
             case "release":
-                kept = [key for key in kept if key not in request["keys"]]
+                kept = {key: place for key, place in kept.items() if key not in request["keys"]}
             case _:
                 sys.exit(1)  # as if Ray's control plane were lost
         print(json.dumps({"id": request["id"], "value": value}), flush=True)

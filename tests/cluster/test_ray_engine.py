@@ -21,9 +21,11 @@ from toolcelld_cluster.configuration import Configuration, FileError, load
 from toolcelld_cluster.inventory import Inventory, Needs
 from toolcelld_cluster.keys import keys
 from toolcelld_cluster.process import Lock, end, holder
+from toolcelld_cluster.ray import driver_process
 from toolcelld_cluster.ray import engine as module
 from toolcelld_cluster.ray.driver import ALIVE, DriverFault, refuse_strangers
-from toolcelld_cluster.ray.engine import DriverLost, DriverRefused, RayEngine, down, driver
+from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, down, driver
+from toolcelld_cluster.ray.engine import RayEngine
 from toolcelld_cluster.ray.node import clean
 from toolcelld_cluster.server import run
 
@@ -71,10 +73,10 @@ class Watched:
     engine: RayEngine
     book: Book
 
-    def says(self, *nodes: dict[str, Any]) -> None:
-        """Have Ray have these nodes."""
+    def says(self, *nodes: dict[str, Any], started: str = "") -> None:
+        """Have Ray have these nodes, one of them started for what waits."""
         made = self.file.with_suffix(".new")
-        made.write_text(json.dumps({"nodes": nodes}))
+        made.write_text(json.dumps({"nodes": nodes, "started": started}))
         made.replace(self.file)
 
     def asked(self, do: str) -> list[dict[str, Any]]:
@@ -103,16 +105,20 @@ def configured(directory: Path, more: str = "") -> Configuration:
 
 
 @pytest.fixture
-async def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
-    monkeypatch.setattr(module, "DRIVER", "tests.cluster.fake_driver")
-    monkeypatch.setattr(module, "WORDS", ("-m",))
+async def watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AsyncIterator[Watched]:
+    """With other values of `[ray]`, if the test is parametrized."""
+    monkeypatch.setattr(driver_process, "DRIVER", "tests.cluster.fake_driver")
+    monkeypatch.setattr(driver_process, "WORDS", ("-m",))
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     monkeypatch.setenv(FILE, str(tmp_path / "ray"))
     configuration = configured(tmp_path)
     assert configuration.ray is not None
     made = keys(configuration.state, "placement", [])
     book = Book(configuration.rules(), Inventory(), time.monotonic(), 1)
-    engine = RayEngine(configuration, configuration.ray, book, made)
+    section = configuration.ray.model_copy(update=getattr(request, "param", {}))
+    engine = RayEngine(configuration, section, book, made)
     book.freed = engine.release
     found = Watched(tmp_path / "ray", engine, book)
     found.says(node("n1"), node("n2"), node("other", labels={"tools": "no"}))
@@ -165,11 +171,49 @@ async def test_what_other_work_of_ray_uses_is_not_free(watched: Watched) -> None
     await watched.until(lambda: "n1 has 0 of gpu free" in watched.engine.inventory.faults(needs))
 
 
+async def test_a_session_that_waits_for_a_resource_gets_that_of_a_node_that_ray_starts(
+    watched: Watched,
+) -> None:
+    needs = Needs(volume="a", labels={"zone": "eu"}, resources={"gpu": 1.0})
+    for wanted in (needs, needs, Needs(volume="b", resources={"gpu": 1.0}), Needs(volume="a")):
+        watched.engine.want(wanted)
+    await watched.until(lambda: watched.asked("want"))
+    (want,) = watched.asked("want")
+    assert (want["resources"], want["labels"]) == ({"GPU": 1.0}, {"tools": "yes", "zone": "eu"})
+    busy = {"GPU": 0.0, "CPU": 8.0}
+    new = node("n3", labels={"zone": "eu"}, free=busy)  # what waits has it
+    watched.says(node("n1", free=busy), node("n2", free=busy), new, started="id-n3")
+    await watched.until(lambda: "n3" in watched.engine.nodes())
+    lease = watched.resolve(gpu=1.0)
+    assert lease.node == "n3"
+    assert await watched.engine.reserve(lease) == ""
+    assert watched.asked("reserve")[0]["instead"] == [want["key"]]
+    await watched.until(lambda: "n3 has 0 of gpu free" in watched.book.inventory.faults(needs))
+    assert len(watched.asked("want")) == 1
+
+
+@pytest.mark.parametrize("watched", [{"idle": 0.0}], indirect=True, ids=["idle"])
+async def test_a_node_that_is_idle_has_no_daemon_until_a_session_waits_for_it(watched: Watched) -> None:
+    await watched.until(lambda: not list(watched.engine.nodes()))
+    begun = len(watched.asked("start"))
+    watched.engine.want(Needs(volume="a", labels={"zone": "moon"}))  # which none of them has had
+    watched.says(node("n1"), node("n2"), started="id-n2")
+    watched.engine.want(Needs(volume="a", resources={"gpu": 1.0}))
+    await watched.until(lambda: list(watched.engine.nodes()) == ["n2"])
+    lease = watched.resolve(gpu=1.0)
+    assert await watched.engine.reserve(lease) == ""
+    assert {each["node_id"] for each in watched.asked("start")[begun:]} == {"id-n2"}
+    ended = len(watched.asked("rest"))
+    watched.book.release(time.monotonic(), ALICE, lease.session)
+    await watched.until(lambda: not list(watched.engine.nodes()))
+    await watched.until(lambda: {each["node_id"] for each in watched.asked("rest")[ended:]} == {"id-n2"})
+
+
 async def test_without_ray_sessions_are_placed_by_what_is_known_and_nothing_is_kept(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RETRY_SECONDS", 3600.0)
-    with pytest.raises(module.DriverLost):
+    with pytest.raises(DriverLost):
         await watched.engine.ask("end")
     await watched.until(lambda: not watched.engine.answers)
     assert watched.resolve().node
@@ -179,8 +223,8 @@ async def test_without_ray_sessions_are_placed_by_what_is_known_and_nothing_is_k
 async def test_a_cluster_that_cannot_be_used_is_refused_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DRIVER", "tests.cluster.fake_driver")
-    monkeypatch.setattr(module, "WORDS", ("-m",))
+    monkeypatch.setattr(driver_process, "DRIVER", "tests.cluster.fake_driver")
+    monkeypatch.setattr(driver_process, "WORDS", ("-m",))
     monkeypatch.setenv(FILE, str(tmp_path / "ray"))
     (tmp_path / "ray").write_text(json.dumps({"refused": "the Ray cluster serves strangers"}))
     configuration = configured(tmp_path)
@@ -198,9 +242,9 @@ async def test_a_cluster_that_cannot_be_used_is_refused_with_the_reason(
 async def test_a_control_plane_that_never_answers_is_given_up(
     stuck: str, bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DRIVER", "tests.cluster.fake_driver")
-    monkeypatch.setattr(module, "WORDS", ("-m",))
-    monkeypatch.setattr(module, bound, 0.1)
+    monkeypatch.setattr(driver_process, "DRIVER", "tests.cluster.fake_driver")
+    monkeypatch.setattr(driver_process, "WORDS", ("-m",))
+    monkeypatch.setattr(driver_process, bound, 0.1)
     monkeypatch.setenv(FILE, str(tmp_path / "ray"))
     (tmp_path / "ray").write_text(json.dumps({"stuck": stuck}))
     configuration = configured(tmp_path, 'drain = "100ms"\n')

@@ -2,6 +2,7 @@
 
 Placement
   engine     what Placement asks for; speaks neither with Ray nor with its libraries
+  wants      what sessions wait for, so that Ray's autoscaler starts a node
   driver     a process beside it, the only one that imports Ray: a cluster that is lost takes this process with it
              and nothing else
 each node of Ray's

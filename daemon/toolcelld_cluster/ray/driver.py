@@ -70,7 +70,9 @@ class Driver:
         self._actors: dict[str, Any] = {}  # by the id of the node
 
     def nodes(self) -> dict[str, Any]:
-        """Return the nodes and what of them is free, and the keys of what is kept for sessions."""
+        """Return the nodes and what of them is free, and the keys of what is kept for sessions with the node of each, which is
+        empty while Ray has none for it.
+        """
         free: Any = self._state.available_resources_per_node()
         found: list[dict[str, Any]] = [
             {
@@ -83,7 +85,7 @@ class Driver:
             for node in self._ray.nodes()
             if node["Alive"]
         ]
-        return {"nodes": found, "kept": [name.removeprefix(self._kept) for name in self._named()]}
+        return {"nodes": found, "kept": self._groups_kept()}
 
     def start(
         self, node_id: str, options: dict[str, Any], files: dict[str, str], volumes: dict[str, str]
@@ -113,47 +115,62 @@ class Driver:
         except self._ray.exceptions.RayTaskError as error:
             raise DriverFault(str(error.cause)) from None
 
-    def reserve(self, key: str, node_id: str, resources: dict[str, float]) -> bool:
-        """Keep resources of a node; return whether there were as many."""
-        group = self._groups.placement_group(
-            [resources],
-            strategy="STRICT_PACK",
-            name=f"{self._kept}{key}",
-            lifetime="detached",
-            bundle_label_selector=[{NODE_LABEL: node_id}],
-        )
+    def reserve(self, key: str, node_id: str, resources: dict[str, float], instead: list[str]) -> bool:
+        """Keep resources of a node; return whether there were as many, with what is given back for it."""
+        self.release(instead)
+        group = self._keep(key, resources, {NODE_LABEL: node_id})
         if group.wait(RESERVE_SECONDS):
             return True
         self._groups.remove_placement_group(group)
         return False
 
+    def want(self, key: str, resources: dict[str, float], labels: dict[str, str]) -> None:
+        """Keep resources of any node with these labels, when there is one: Ray's autoscaler sees what waits."""
+        self._keep(key, resources, labels)
+
     def release(self, keys: list[str]) -> None:
         """Give back what was kept."""
-        there = set(self._named())
-        for name in {f"{self._kept}{key}" for key in keys} & there:
-            self._remove(name)
+        for key in self._groups_kept().keys() & set(keys):
+            self._remove(f"{self._kept}{key}")
+
+    def _keep(self, key: str, resources: dict[str, float], labels: dict[str, str]) -> Any:
+        return self._groups.placement_group(
+            [resources],
+            strategy="STRICT_PACK",
+            name=f"{self._kept}{key}",
+            lifetime="detached",
+            bundle_label_selector=[labels],
+        )
 
     def down(self) -> list[str]:
         """End all daemons, and give everything back; return the nodes that had one."""
         names = [name for name in self._ray.util.list_named_actors() if name.startswith(ACTOR)]
-        actors = [self._ray.get_actor(name) for name in names]
+        self._end([self._ray.get_actor(name) for name in names])
+        for key in self._groups_kept():
+            self._remove(f"{self._kept}{key}")
+        return [name.removeprefix(ACTOR) for name in names]
+
+    def rest(self, node_id: str) -> None:
+        """End the daemon of a node, which Ray has for idle then."""
+        self._actors.pop(node_id, None)
+        with contextlib.suppress(ValueError):  # there is none
+            self._end([self._ray.get_actor(f"{ACTOR}{node_id}")])
+
+    def _end(self, actors: list[Any]) -> None:
         told = [actor.stop.remote() for actor in actors]
         if told:
             self._ray.wait(told, num_returns=len(told), timeout=ANSWER_SECONDS)
         for actor in actors:
             self._ray.kill(actor, no_restart=True)
-        for name in self._named():
-            self._remove(name)
-        return [name.removeprefix(ACTOR) for name in names]
 
-    def _named(self) -> list[str]:
-        """Return the groups of ours that are there."""
+    def _groups_kept(self) -> dict[str, str]:
+        """Return the groups of ours that are there by their keys, with the node of each."""
         table: dict[str, dict[str, Any]] = self._groups.placement_group_table()
-        return [
-            group["name"]
+        return {
+            group["name"].removeprefix(self._kept): group["bundles_to_node_id"].get(0) or ""
             for group in table.values()
             if group["name"].startswith(self._kept) and group["state"] != "REMOVED"
-        ]
+        }
 
     def _remove(self, name: str) -> None:
         with contextlib.suppress(ValueError):  # it is gone

@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-import json
 import logging
 import os
 import re
-import sys
 import time
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from toolcell._printable import printable
@@ -27,13 +25,13 @@ from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Book, Lease
 from toolcelld_cluster.configuration import NODE_NAME, Configuration, FileError, RaySection
 from toolcelld_cluster.inventory import Inventory, Needs, Node
 from toolcelld_cluster.keys import Keys, add
+from toolcelld_cluster.ray.driver_process import DriverLost, DriverProcess, DriverRefused, driver
 from toolcelld_cluster.ray.node import NodeOptions
+from toolcelld_cluster.ray.wants import Wants, is_want
 from toolcelld_cluster.watch import NodeWatch
 
 logger = logging.getLogger(__name__)
 
-DRIVER: Final = "toolcelld_cluster.ray.driver"
-WORDS: Final = ("-P", "-m")
 LOOK_SECONDS: Final = 1.0
 """Between two looks at the nodes."""
 RETRY_SECONDS: Final = 5.0
@@ -43,132 +41,12 @@ REFRESH_SECONDS: Final = 30.0
 SILENT_SECONDS: Final = 5.0
 """After which a control plane that has not answered is not asked to keep anything."""
 KEEP_SECONDS: Final = 10.0
-CONNECT_SECONDS: Final = 60.0
-"""In which a driver connects; Ray itself waits for a control plane that is gone without an end."""
-DOWN_SECONDS: Final = 90.0
-"""In which all daemons have ended, beyond the time of their drain."""
-LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of one answer: 5,000 nodes have some megabytes."""
 NAME_LABEL: Final = "toolcell.dev/node"
 ITS_OWN: Final = (NAME_LABEL, "ray.io/node-id")
 """Labels that no other node has. Nodes that offer the same are looked at as one."""
-ENDED: Final = "the process that speaks with Ray has ended"
 RAYS_NAMES: Final = {"CPU": "cpu", "GPU": "gpu"}
 OUR_NAMES: Final = {ours: rays for rays, ours in RAYS_NAMES.items()}
 _INTERNAL: Final = re.compile(r"node:.*|bundle_group_.*|.*_group_.*|object_store_memory")
-
-
-class DriverLost(Exception):
-    """The driver has ended, or cannot be started; the text says why."""
-
-
-class DriverRefused(Exception):
-    """Ray, or the driver, cannot do what it was asked for; the text says why."""
-
-
-class DriverProcess:
-    """The process that speaks with Ray, and what it was asked."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[Any]] = {}
-        self._over = False
-
-    async def hello(self, section: RaySection) -> None:
-        """Have it connect. Raises DriverRefused and DriverLost."""
-        await self._send({"id": 0, "address": section.address, "namespace": section.namespace})
-        answer = await self._read()
-        if answer is None:
-            raise DriverLost(ENDED)
-        if "error" in answer:
-            raise DriverRefused(answer["error"])
-
-    async def ask(self, do: str, **arguments: Any) -> Any:
-        """Return the answer to a request. Raises DriverRefused and DriverLost."""
-        if self._over:
-            raise DriverLost(ENDED)
-        number = next(self._numbers)
-        future = self._asked[number] = asyncio.get_running_loop().create_future()
-        try:
-            await self._send({"id": number, "do": do, **arguments})
-            return await future
-        finally:
-            self._asked.pop(number, None)
-
-    async def listen(self) -> None:
-        """Take its answers, until it ends; then raise DriverLost."""
-        try:
-            while (answer := await self._read()) is not None:
-                future = self._asked.get(answer["id"])
-                if future is None or future.done():
-                    continue
-                if "error" in answer:
-                    future.set_exception(DriverRefused(printable(answer["error"])))
-                else:
-                    future.set_result(answer["value"])
-            raise DriverLost(ENDED)
-        finally:
-            self._over = True
-            for future in self._asked.values():
-                if not future.done():
-                    future.set_exception(DriverLost(ENDED))
-
-    async def _send(self, request: Mapping[str, Any]) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(f"{json.dumps(request)}\n".encode())
-            await self._process.stdin.drain()
-        except OSError as error:
-            raise DriverLost(ENDED) from error
-
-    async def _read(self) -> dict[str, Any] | None:
-        assert self._process.stdout is not None
-        try:
-            line = await self._process.stdout.readline()
-        except ValueError as error:
-            raise DriverLost(f"it answers with more than {LINE_BYTES_MAX} bytes") from error
-        return json.loads(line) if line else None
-
-
-@asynccontextmanager
-async def driver(section: RaySection) -> AsyncGenerator[DriverProcess]:
-    """A driver that has connected, for the block. Raises DriverRefused and DriverLost."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *WORDS, DRIVER),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=LINE_BYTES_MAX,
-        start_new_session=True,  # signals of a terminal are for Placement
-    )
-    try:
-        made = DriverProcess(process)
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await made.hello(section)
-        except TimeoutError:
-            raise DriverLost(f"it does not answer within {CONNECT_SECONDS:g} s") from None
-        yield made
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()  # it keeps nothing; groups and actors are detached
-        await process.wait()
-
-
-async def down(section: RaySection) -> list[str]:
-    """End the daemons of all nodes; return these nodes. Raises DriverRefused and DriverLost."""
-    async with driver(section) as found:
-        listening = asyncio.ensure_future(found.listen())
-        try:
-            async with asyncio.timeout(section.drain + DOWN_SECONDS):
-                nodes: list[str] = await found.ask("down")
-            return nodes
-        except TimeoutError:
-            raise DriverLost("it does not say that they have ended") from None
-        finally:
-            listening.cancel()
-            with suppress(asyncio.CancelledError, DriverLost):
-                await listening
 
 
 @dataclass(slots=True)
@@ -180,7 +58,15 @@ class Member:
     watching: asyncio.Task[None] | None = None
     starting: asyncio.Task[None] | None = None
     look_at: float = 0.0  # when its daemon is asked for next
+    used_at: float = field(default_factory=time.monotonic)  # when it had a session, or one waited for it
+    resting: bool = False  # without a daemon, so that Ray may end the node
     fault: str = ""
+
+    def fits(self, needs: Needs) -> bool:
+        """Whether it has had the volume and the labels of a session."""
+        node = self.watch.node
+        labels = needs.labels.items() <= node.labels.items()
+        return needs.volume in node.volumes and labels
 
 
 class RayEngine:
@@ -208,6 +94,8 @@ class RayEngine:
         self._ready = asyncio.Event()
         self._keeping: set[str] = set()
         self._freed: set[str] = set()
+        self._kept: dict[str, str] = {}  # by Ray when it was last asked: the id of the node, by key
+        self._wants = Wants()
         rules = book.rules
         self._known_from = time.monotonic() + rules.ticket_seconds + rules.over_seconds
 
@@ -251,12 +139,15 @@ class RayEngine:
         silent = time.monotonic() - self._answered_at
         if self._driver is None or silent > SILENT_SECONDS:
             return f"cannot keep it, as Ray's control plane has not answered for {silent:.0f} s"
-        key, resources = _key(lease), {OUR_NAMES.get(name, name): n for name, n in lease.resources.items()}
+        key = _key(lease)
         self._keeping.add(key)
         try:
             async with asyncio.timeout(KEEP_SECONDS):
                 node = self._members[lease.node].id
-                kept = await self.ask("reserve", key=key, node_id=node, resources=resources)
+                waits = list(self._wants.on(node, self._kept))
+                self._wants.met(waits, lease.resources)
+                asked = {"key": key, "node_id": node, "resources": _rays(lease.resources), "instead": waits}
+                kept = await self.ask("reserve", **asked)
         except TimeoutError:
             return f"cannot keep it, as Ray did not answer within {KEEP_SECONDS:.0f} s"
         except (DriverLost, DriverRefused, KeyError) as error:
@@ -272,8 +163,14 @@ class RayEngine:
             self._hurry.set()
 
     def want(self, needs: Needs) -> None:
-        """Do nothing: a placement group that waits for a new node would take what becomes free on those that are there, before
-        the session has it."""
+        """Have Ray's autoscaler start a node, unless one gets what the session takes free before."""
+        if needs.volume not in self._section.volumes:
+            return
+        if needs.resources:
+            if self._wants.add(time.monotonic(), needs):
+                self._hurry.set()
+        elif fit := [each for each in self._members.values() if each.resting and each.fits(needs)]:
+            self._wake(fit[0])
 
     async def look(self, node: str) -> bool:
         """Return whether a node reports now."""
@@ -296,8 +193,10 @@ class RayEngine:
                 self._hurry.clear()
                 answer = await found.ask("nodes")
                 self._answered_at = time.monotonic()
+                self._kept = answer["kept"]
                 self._take(answer["nodes"], tasks)
-                await self._give_back(found, answer["kept"])
+                await self._give_back(found)
+                await self._wait_for(found)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._hurry.wait()
@@ -306,16 +205,24 @@ class RayEngine:
             with suppress(asyncio.CancelledError, DriverLost):
                 await listening
 
-    async def _give_back(self, found: DriverProcess, kept: list[str]) -> None:
+    async def _give_back(self, found: DriverProcess) -> None:
         """Release what is kept for leases that are over. After a start the leases are those that nodes have reported, so what
         none of them has said anything about waits until they must have."""
+        kept = [key for key in self._kept if not is_want(key)]
         leases = {_key(lease) for lease in self._book.leases.values()}
         is_known = time.monotonic() >= self._known_from
         over = [key for key in kept if key not in leases and key not in self._keeping]
         over = [key for key in over if is_known or key in self._freed]
-        if over:
-            await found.ask("release", keys=over)
+        unwanted = self._wants.over(self._kept)
+        if over or unwanted:
+            await found.ask("release", keys=over + unwanted)
         self._freed &= set(kept) - set(over)
+
+    async def _wait_for(self, found: DriverProcess) -> None:
+        """Have Ray keep what sessions wait for, when it has it."""
+        for key, needs in self._wants.missing(time.monotonic(), self._kept).items():
+            labels = {**self._section.labels, **needs.labels}
+            await found.ask("want", key=key, resources=_rays(needs.resources), labels=labels)
 
     def _take(self, nodes: list[dict[str, Any]], tasks: asyncio.TaskGroup) -> None:
         """Take over which nodes there are now."""
@@ -332,13 +239,51 @@ class RayEngine:
                 member = self._members[name] = Member(node["id"], self._watch(name, node))
             if name in self.inventory:
                 self.inventory.set_others(name, self._others(name, node))
+            self._rest(now, name, member, tasks)
             late = member.watch.state == "lost" or bool(member.fault)
-            if member.starting is None and now >= member.look_at - (REFRESH_SECONDS if late else 0):
+            if (
+                not member.resting
+                and member.starting is None
+                and now >= member.look_at - (REFRESH_SECONDS if late else 0)
+            ):
                 member.starting = tasks.create_task(self._start(name, node, member, tasks))
         for name in self._members.keys() - there.keys():
             self._lose(name)
-        if all(member.look_at for member in self._members.values()):
+        if all(member.look_at or member.resting for member in self._members.values()):
             self._ready.set()
+
+    def _rest(self, now: float, name: str, member: Member, tasks: asyncio.TaskGroup) -> None:
+        """End the daemon of a node that has had no session for long, as Ray has no node for idle that has an actor; and have one
+        again where something is kept for a session that waits.
+        """
+        idle_seconds, waits = self._section.idle, self._wants.on(member.id, self._kept)
+        if idle_seconds is None:
+            return
+        if waits or any(True for _ in self._book.leases_of(name)):
+            member.used_at = now
+        if member.resting:
+            if waits:
+                self._wake(member)
+        elif member.starting is None and now >= member.used_at + idle_seconds and self._book.part(name):
+            logger.info("%s has had no session for %.0f s, and its daemon is ended", name, idle_seconds)
+            member.resting = True
+            if member.watching is not None:
+                member.watching.cancel()
+                member.watching = None
+            member.starting = tasks.create_task(self._stop(member))
+
+    async def _stop(self, member: Member) -> None:
+        try:
+            await self.ask("rest", node_id=member.id)
+        except (DriverLost, DriverRefused) as error:
+            logger.warning("The daemon of an idle node may go on: %s", error)
+        finally:
+            member.starting = None
+
+    def _wake(self, member: Member) -> None:
+        """Have a daemon on a node again."""
+        member.resting, member.used_at, member.look_at = False, time.monotonic(), 0.0
+        self._hurry.set()
 
     def _name(self, node: Mapping[str, Any], taken: Mapping[str, Any]) -> str:
         name: str = node["labels"].get(NAME_LABEL, "")
@@ -352,10 +297,12 @@ class RayEngine:
         return NodeWatch(known, self._keys, self._book)
 
     def _others(self, name: str, node: Mapping[str, Any]) -> dict[str, float]:
-        """Return what of a node's resources is in use, beyond what its sessions take."""
+        """Return what of a node's resources is in use, beyond what its sessions take, and those have that wait."""
         ours: dict[str, float] = {}
-        for lease in self._book.leases_of(name):
-            for resource, amount in lease.resources.items():
+        taken = [lease.resources for lease in self._book.leases_of(name)]
+        taken += [needs.resources for needs in self._wants.on(node["id"], self._kept).values()]
+        for resources in taken:
+            for resource, amount in resources.items():
                 ours[resource] = ours.get(resource, 0.0) + amount
         free = _resources(node["free"])
         used = {
@@ -452,6 +399,11 @@ class RayEngine:
 
 def _key(lease: Lease) -> str:
     return f"{lease.session}.{lease.fence}"
+
+
+def _rays(resources: Mapping[str, float]) -> dict[str, float]:
+    """Return resources by Ray's names."""
+    return {OUR_NAMES.get(name, name): amount for name, amount in resources.items()}
 
 
 def _resources(found: Mapping[str, float]) -> dict[str, float]:
