@@ -31,6 +31,9 @@ def main() -> None:
             case "down" if stuck:
                 signal.pause()
             case "nodes":
+                if path.with_suffix(".stuck").exists():
+                    path.with_suffix(".stuck").unlink()
+                    signal.pause()
                 known = json.loads(path.read_text())
                 if place := known.get("started"):  # by the autoscaler
                     kept = {key: there or place for key, there in kept.items()}

@@ -220,6 +220,18 @@ async def test_without_ray_sessions_are_placed_by_what_is_known_and_nothing_is_k
     assert "Ray's control plane has not answered" in await watched.engine.reserve(watched.resolve(gpu=1.0))
 
 
+async def test_a_process_that_hangs_in_rays_library_is_replaced(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STUCK_SECONDS", 0.5)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
+    watched.file.with_suffix(".stuck").touch()
+    await watched.until(lambda: not watched.file.with_suffix(".stuck").exists())
+    monkeypatch.setattr(module, "STUCK_SECONDS", 3600.0)  # for the next one
+    watched.says(node("n1"), node("n3"))
+    await watched.until(lambda: "n3" in watched.engine.nodes())
+
+
 async def test_a_cluster_that_cannot_be_used_is_refused_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,8 @@ REFRESH_SECONDS: Final = 30.0
 SILENT_SECONDS: Final = 5.0
 """After which a control plane that has not answered is not asked to keep anything."""
 KEEP_SECONDS: Final = 10.0
+STUCK_SECONDS: Final = 20.0
+"""After which a driver that has not answered is replaced: Ray's library may wait for minutes after its control plane is there again."""
 NAME_LABEL: Final = "toolcell.dev/node"
 ITS_OWN: Final = (NAME_LABEL, "ray.io/node-id")
 """Labels that no other node has. Nodes that offer the same are looked at as one."""
@@ -191,12 +193,11 @@ class RayEngine:
         try:
             while True:
                 self._hurry.clear()
-                answer = await found.ask("nodes")
-                self._answered_at = time.monotonic()
-                self._kept = answer["kept"]
-                self._take(answer["nodes"], tasks)
-                await self._give_back(found)
-                await self._wait_for(found)
+                try:
+                    async with asyncio.timeout(STUCK_SECONDS):
+                        await self._look(found, tasks)
+                except TimeoutError:
+                    raise DriverLost(f"it has not answered for {STUCK_SECONDS:g} s") from None
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._hurry.wait()
@@ -204,6 +205,15 @@ class RayEngine:
             listening.cancel()
             with suppress(asyncio.CancelledError, DriverLost):
                 await listening
+
+    async def _look(self, found: DriverProcess, tasks: asyncio.TaskGroup) -> None:
+        """Take over what there is now, and have Ray keep what is needed."""
+        answer = await found.ask("nodes")
+        self._answered_at = time.monotonic()
+        self._kept = answer["kept"]
+        self._take(answer["nodes"], tasks)
+        await self._give_back(found)
+        await self._wait_for(found)
 
     async def _give_back(self, found: DriverProcess) -> None:
         """Release what is kept for leases that are over. After a start the leases are those that nodes have reported, so what
