@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from toolcell.client import Answer, Ask, Gap, Kind, Log, Refused, Unavailable, connect
+from toolcell.client._transport import lease
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .scripted import Line, aborted, body, daemon, echo, ok, status, until_closed
@@ -341,3 +342,37 @@ async def test_a_call_that_a_draining_daemon_of_no_cluster_refuses_is_refused(tm
 
     async with daemon(tmp_path, drains) as scripted, connect(scripted.socket, daemon="running") as session:
         assert (await session.call("echo")).cause == "draining"
+
+
+@pytest.mark.parametrize("has_ended", [False, True], ids=["alive", "ended"])
+async def test_a_client_that_was_silent_for_a_lease_sends_its_call_where_the_session_is(
+    has_ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its loop was blocked, or its machine slept: it has not read yet that the node has ended the stream."""
+    over = asyncio.Event()
+
+    async def before(line: Line) -> None:
+        await line.welcome(fence=1)
+        if has_ended:
+            await over.wait()
+            await line.drop()
+        await answers(line)
+
+    async def after(line: Line) -> None:
+        await line.welcome(fence=2)
+        await answers(line)
+
+    async def answers(line: Line) -> None:
+        await line.say(ok((await line.hear_call()).call_id, "once"))
+        await until_closed(line)
+
+    async with (
+        daemon(tmp_path, before, after) as scripted,
+        connect(scripted.socket, daemon="running") as session,
+    ):
+        later = lease._now() + 31
+        monkeypatch.setattr(lease, "_now", lambda: later)
+        over.set()
+        assert (await session.call("echo")).text == "once"
+    expected = ["open", *["open"] * has_ended, "call", "close"]
+    assert [sort for sort in scripted.heard if sort != "acknowledged"] == expected

@@ -133,10 +133,12 @@ class Connection:
             timeout_seconds: Its own limit; 0 for none.
         """
         self.calls[state.call.id] = state
-        if self.line is not None:
-            state.launch(self.line[1])
-        else:
+        if self.line is None:
             self._wake.set()
+        elif self._lease is not None and self._lease.is_over:
+            self._questions.create_task(self._prove(*self.line, self._lease))
+        else:
+            state.launch(self.line[1])
         if timeout_seconds or self._timeout_seconds:
             limit_seconds = min(filter(None, (timeout_seconds, self._timeout_seconds)))
             self._doubt_later(state, limit_seconds, limit_seconds)
@@ -252,7 +254,8 @@ class Connection:
             if state.call.id in known:
                 state.accepted = True
             elif state.accepted or (state.sent and not welcome.resumed):
-                state.end(self._lost(state, "The daemon was restarted while the call was under way."))
+                what = "was restarted" if self._lease is None else "was restarted, or has ended the session,"
+                state.end(self._lost(state, f"The daemon {what} while the call was under way."))
                 continue
             else:
                 state.launch(stream)
@@ -397,6 +400,16 @@ class Connection:
             self._lease = Lease(welcome.node, welcome.lease_seconds, self._linger_seconds, welcome.fence)
         self._lease.keep(stream)
         self.opening.moved = bool(welcome.fence)  # if it is opened once more, it is elsewhere
+
+    async def _prove(self, channel: Channel, stream: Stream, lease: Lease) -> None:
+        """Send what is held back once the node has answered, after all that it had said before; unless it has ended the stream."""
+        if not await channel.answers(SILENT_SECONDS):
+            channel.link.drop()
+        elif self.line == (channel, stream) and not stream.ended:
+            lease.keep(stream)
+            for state in self.calls.values():
+                if not state.sent:
+                    state.launch(stream)
 
     def _move(self) -> None:
         """Leave a node that drains, unless a call is there; then when it has ended."""

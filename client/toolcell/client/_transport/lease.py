@@ -2,11 +2,15 @@
 
 The machine ends a session whose client has said nothing for the lease. So something is said every third of it; and who has
 lost the machine knows when at the latest its calls have ended there.
+
+A client whose loop was blocked for longer, or whose machine slept, may have lost the session, and not have read yet that the line
+has ended. What it wrote there would be lost, so the connection waits for an answer first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 from toolcell.client.outcome import NOT_UNDONE, Facts, Kind, Outcome
@@ -16,6 +20,8 @@ from .stream import Stream
 
 WORDS = 3
 """In the time of a lease, so that one may come late."""
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Counts while the machine sleeps, where the system has such a clock."""
 
 
 class Lease:
@@ -35,10 +41,17 @@ class Lease:
         self._linger_seconds = linger_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._until = datetime.now(UTC)
+        self._spoken_at = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing was said for so long that the machine may have ended the session; until it is kept again."""
+        return _now() - self._spoken_at > self._seconds
 
     def keep(self, stream: Stream) -> None:
         """Say something from now on, on a stream."""
         self.stop()
+        self._spoken_at = _now()
         self._speak(stream)
 
     def stop(self) -> None:
@@ -49,6 +62,8 @@ class Lease:
         self._until = datetime.now(UTC) + timedelta(seconds=self._seconds + self._linger_seconds)
 
     def _speak(self, stream: Stream) -> None:
+        if not self.is_over:
+            self._spoken_at = _now()
         stream.send(pb.AttachRequest())
         self._timer = asyncio.get_running_loop().call_later(self._seconds / WORDS, self._speak, stream)
 
@@ -79,3 +94,7 @@ class Lease:
             side_effects_possible=sent,
             facts=Facts(node=self._node if self._fence else "", fence=self._fence),
         )
+
+
+def _now() -> float:
+    return time.clock_gettime(CLOCK)

@@ -57,6 +57,11 @@ class Stream:
         self._unacknowledged_bytes = 0
         self._more_than_beginnings = False  # in what was received and not acknowledged
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing goes up any more."""
+        return self._rpc.ended.done()
+
     def send(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
         """Let a message go up, or all of a source in turn with others; returns at once."""
         self._outbox.put(messages)
