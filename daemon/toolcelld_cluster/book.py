@@ -22,8 +22,10 @@ from typing import Final, NamedTuple
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld_cluster.inventory import Inventory, Needs, Node
 
-OPEN_SECONDS: Final = 10.0
-"""In which a new ticket opens a session: a client dials the node next. So the clocks of machines may differ by five seconds."""
+CLOCKS_SECONDS: Final = 5.0
+"""By which the clocks of nodes may differ from that of Placement. A ticket that is over by the slowest is over by all."""
+OPEN_SECONDS: Final = 15.0
+"""In which a new ticket may open a session: five to fifteen, as its node's clock is. A client dials the node next."""
 STOP_SECONDS: Final = 1.0
 """From the end of a lease to the end of its last process: a quarter of a second for tools to obey, and the kill."""
 RETRY_SECONDS: Final = 1.0
@@ -88,9 +90,14 @@ class Lease:
     expires_at: float
     left_at: float | None = None  # when its client said that it uses it no more, or has lost the node
 
+    @property
+    def opens(self) -> float:
+        """What its ticket says of when it opens no session any more."""
+        return self.opens_until - CLOCKS_SECONDS
+
     def over_at(self, rules: Rules) -> float:
         """From when on nothing of it can run on its node, whatever the node says."""
-        end = self.expires_at + rules.over_seconds
+        end = self.expires_at + CLOCKS_SECONDS + rules.over_seconds
         if self.left_at is None:
             return end
         return min(end, max(self.opens_until, self.left_at) + rules.over_seconds)
@@ -143,9 +150,11 @@ class Book:
         self._of_node: dict[str, dict[str, Lease]] = {node.name: {} for node in inventory}
         self._bound: dict[str, _Binding] = {}
         self._of_tenant: dict[str, dict[str, Lease]] = {}
+        self.epoch = first_fence
+        """What nodes are asked with, so that they open no exclusive volume with a ticket that another Placement has given."""
         self._fence = first_fence
         self._unheard = set(self._of_node)  # that have not reported since the start
-        self._known_from = now + rules.ticket_seconds + rules.over_seconds
+        self._known_from = now + rules.ticket_seconds + CLOCKS_SECONDS + rules.over_seconds
         """When no lease is in use that was given before the start."""
 
     # What clients ask
@@ -260,17 +269,26 @@ class Book:
 
     # What nodes say
 
-    def report(self, asked_at: float, node: str, held: Iterable[Held], *, takes: bool) -> None:
+    def report(
+        self, asked_at: float, node: str, held: Iterable[Held], *, takes: bool, epoch: int = 0
+    ) -> None:
         """Take over what a node has said.
 
         Args:
-            asked_at: The clock when it was asked.
+            asked_at: The clock when it was asked, with our epoch.
             node: Its name.
             held: Its leases.
             takes: Whether it takes new sessions.
+            epoch: The greatest epoch that it was ever asked with.
         """
         self.inventory.set_open(node, is_open=takes)
-        self._unheard.discard(node)
+        if epoch <= self.epoch:
+            self._unheard.discard(node)
+        elif epoch <= self._fence + FENCES_AHEAD_MAX:
+            # The clock was set back, so tickets of before may have greater fences than ours, until none is valid any more
+            self._fence = max(self._fence, epoch)
+            if asked_at >= self._known_from:
+                self.epoch = self._fence
         found = {each.session: each for each in held}
         for lease in list(self._of_node[node].values()):
             same = (each := found.get(lease.session)) is not None and each.fence == lease.fence
@@ -315,6 +333,10 @@ class Book:
         return lease
 
     def _again(self, now: float, lease: Lease, begin: str) -> Lease:
+        if lease.fence <= self.epoch and not self._users(lease.node, lease.volume, lease):
+            # Its node opens nothing with this one, if the session is not open there any more
+            lease.fence = self.next_fence()
+            self._bind(lease)
         lease.begin, lease.left_at = begin, None
         lease.opens_until = now + OPEN_SECONDS
         lease.expires_at = now + self.rules.ticket_seconds
@@ -354,7 +376,7 @@ class Book:
             text = f"the lease of {needs.volume} on {old.node} is over in {left:.1f} s"
             raise Refusal(RefusalReason.BUSY, f"{text}.", retry_seconds=min(left, RETRY_SECONDS))
         bound = self._bound.get(needs.volume)
-        others = self._users(bound, needs.volume, old) if bound is not None else []
+        others = self._users(bound.node, needs.volume, old) if bound is not None else []
         if bound is not None and others:
             why = self.inventory.fault(bound.node, needs)
             if why or bound.node == without:
@@ -368,8 +390,8 @@ class Book:
             raise self._no_room(needs, without)
         return node.name, self.next_fence()
 
-    def _users(self, bound: _Binding, volume: str, old: Lease | None) -> list[Lease]:
-        leases = self._of_node[bound.node].values()
+    def _users(self, node: str, volume: str, old: Lease | None) -> list[Lease]:
+        leases = self._of_node[node].values()
         return [lease for lease in leases if lease.volume == volume and lease is not old]
 
     def _check_known(self, now: float, volume: str) -> None:
@@ -422,6 +444,9 @@ class Book:
         self._of_node[lease.node][lease.session] = lease
         self._of_tenant.setdefault(lease.client.tenant, {})[lease.session] = lease
         self.inventory.take(lease.node, lease.resources)
+        self._bind(lease)
+
+    def _bind(self, lease: Lease) -> None:
         if lease.volume in self.rules.exclusive:
             bound = self._bound.get(lease.volume)
             if bound is None or bound.fence < lease.fence:
@@ -433,7 +458,7 @@ class Book:
         del self._of_tenant[lease.client.tenant][lease.session]
         self.inventory.give_back(lease.node, lease.resources)
         bound = self._bound.get(lease.volume)
-        if bound is not None and bound.node == lease.node and not self._users(bound, lease.volume, None):
+        if bound is not None and bound.node == lease.node and not self._users(bound.node, lease.volume, None):
             del self._bound[lease.volume]
         self.freed(lease)
 

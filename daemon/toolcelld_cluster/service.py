@@ -225,7 +225,7 @@ class Placement(rpc.PlacementServicer):
                 root=lease.root,
                 begin=lease.begin,
                 exclusive=lease.volume in rules.exclusive,
-                opens=unix + lease.opens_until,
+                opens=unix + lease.opens,
                 resources=dict(lease.resources),
             ),
         )

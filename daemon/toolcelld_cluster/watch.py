@@ -102,7 +102,9 @@ class NodeWatch:
         until = time.monotonic() + CONNECTION_SECONDS
         while (asked_at := time.monotonic()) < until:
             self._hurry.clear()
-            report = await channel.ask(NodeMethods.Report, pb.ReportRequest(), ANSWER_SECONDS)
+            report = await channel.ask(
+                NodeMethods.Report, pb.ReportRequest(epoch=self._book.epoch), ANSWER_SECONDS
+            )
             self._take(asked_at, report)
             await self._pause()
 
@@ -116,7 +118,13 @@ class NodeWatch:
             logger.info("The node %s answers.", self.node.name)
         takes = not (report.draining or self.draining)
         self.state, self.seen_at = "ready" if takes else "drains", time.time()
-        self._book.report(asked_at, self.node.name, map(_held, report.leases[:LEASES_MAX]), takes=takes)
+        self._book.report(
+            asked_at,
+            self.node.name,
+            map(_held, report.leases[:LEASES_MAX]),
+            takes=takes,
+            epoch=report.epoch,
+        )
         self._asked_at = asked_at
         self._told.set()
         self._told = asyncio.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.sessions.caller import Lease as Shown
 from toolcelld.sessions.fences import Fences, is_older
-from toolcelld_cluster.book import OPEN_SECONDS, Book, Client, Held, Lease, Rules, Tenant
+from toolcelld_cluster.book import CLOCKS_SECONDS, OPEN_SECONDS, Book, Client, Held, Lease, Rules, Tenant
 from toolcelld_cluster.inventory import Inventory, Node
 
 ALICE = Client("alice", "aa" * 32)
@@ -156,9 +157,9 @@ def test_a_session_of_another_client_keeps_an_exclusive_volume_where_it_is() -> 
     assert refusal.message == f"x is exclusive and in use on {first.node}, which takes no new sessions."
     made.silent(START + 310, first.node)
     refused(lambda: resolve(made, START + 310, "x:", session=first.session))
-    made.silent(START + 311, first.node)
+    made.silent(START + 316, first.node)
     assert other.session not in made.leases
-    assert resolve(made, START + 311, "x:", session=first.session).node != first.node
+    assert resolve(made, START + 316, "x:", session=first.session).node != first.node
 
 
 def test_a_report_without_the_lease_frees_it_once_no_ticket_can_open_it() -> None:
@@ -215,9 +216,9 @@ def test_a_node_that_never_answers_after_a_restart_delays_an_exclusive_volume_fo
 ):
     made = Book(RULES, nodes("n1", "n2"), START, 50)
     made.report(START, "n1", (), takes=True)
-    for later in (1.0, 310.9):
+    for later in (1.0, 315.9):
         refused(partial(resolve, made, START + later, "x:"))
-    assert resolve(made, START + 311, "x:").node == "n1"
+    assert resolve(made, START + 316, "x:").node == "n1"
 
 
 def test_a_lease_that_has_moved_is_not_taken_back_by_the_report_of_the_old_node() -> None:
@@ -249,7 +250,7 @@ def test_what_a_stolen_node_reports_gives_no_tenant_more_and_lasts_no_longer_tha
     made.report(START, "n2", [stolen, stolen._replace(session="x" * 100)], takes=True)
     assert made.leases.keys() == {lease.session, stolen.session}
     assert refused(lambda: resolve(made, START, resources={"gpu": 1.0})).quota
-    made.silent(START + RULES.ticket_seconds + RULES.over_seconds, "n2")
+    made.silent(START + RULES.ticket_seconds + CLOCKS_SECONDS + RULES.over_seconds, "n2")
     assert stolen.session not in made.leases
 
 
@@ -281,7 +282,7 @@ class World:
         self.names = ("n1", "n2", "n3")
         self.rules = RULES
         self.book = Book(RULES, nodes(*self.names), self.now, 100)
-        self.machines = {name: Machine(name, Fences(lambda: self.now)) for name in self.names}
+        self.machines = {name: Machine(name, Fences(self.clock(name))) for name in self.names}
         self.tickets: dict[str, Shown] = {}  # of each client, the newest
         self.where: dict[str, str] = {}
         self.cut: set[str] = set()  # clients whose line is cut
@@ -289,12 +290,22 @@ class World:
         self.deaf: set[str] = set()  # nodes that Placement does not reach
         self.writes: list[tuple[float, str, int]] = []
 
+    def clock(self, name: str) -> Callable[[], float]:
+        """That of a node, which goes before or after ours."""
+        skew_seconds = CLOCKS_SECONDS * ((self.names.index(name) + int(self.now)) % 3 - 1)
+        return lambda: self.now + skew_seconds
+
     def step(self) -> None:
         self.now += self.rng.choice((0.1, 0.5, 1.0, 3.0, 12.0))
         for machine in self.machines.values():
             if not machine.frozen:
                 machine.end_over(self.now, self.rules)
-        self.rng.choice((self.report, self.ask, self.speak, self.speak, self.fault, self.write, self.write))()
+        self.rng.choice(
+            (
+                self.report, self.ask, self.ask, self.speak, self.speak, self.leave, self.fault, self.show_late,
+                self.write, self.write,
+            )
+        )()  # fmt: skip
 
     def report(self) -> None:
         for machine in self.machines.values():
@@ -305,10 +316,12 @@ class World:
                 Held(s.session, Client(s.tenant, ""), s.volume, s.root, s.begin, s.fence, {}, 100.0)
                 for s, _ in machine.sessions.values()
             ]
-            self.book.report(self.now, machine.name, leases, takes=self.rng.random() < 0.9)
+            machine.fences.ask(self.book.epoch)
+            takes, epoch = self.rng.random() < 0.7, machine.fences.epoch
+            self.book.report(self.now, machine.name, leases, takes=takes, epoch=epoch)
 
-    def ask(self) -> None:
-        """A client asks for its place: a first one, or another one when it has lost its node."""
+    def ask(self, slow: float = 0.3) -> None:
+        """A client asks for its place: a first one, or another one when it has lost its node. It may be slow to show it."""
         client = self.rng.choice(("c1", "c2", "c3"))
         if client in self.cut:
             return
@@ -343,11 +356,31 @@ class World:
             root="",
             begin="",
             exclusive=True,
-            opens=lease.opens_until,
+            opens=lease.opens,
             resources={},
         )
         self.tickets[client], self.where[client] = shown, lease.node
-        self.show(lease.node, shown)
+        if self.rng.random() < slow:
+            self.old.append((lease.node, shown))
+        else:
+            self.show(lease.node, shown)
+
+    def show_late(self) -> None:
+        """One of the latest tickets is shown by a client that was slow, or stopped."""
+        if self.old:
+            self.show(*self.rng.choice(self.old[-3:]))
+
+    def leave(self) -> None:
+        """A client ends its session."""
+        for client, ticket in list(self.tickets.items()):
+            machine = self.machines[self.where[client]]
+            if client in self.cut or machine.frozen or self.rng.random() < 0.3:
+                continue
+            machine.sessions.pop(ticket.session, None)
+            with suppress(Refusal):
+                self.book.release(self.now, Client("alice", ""), ticket.session)
+            self.old.append((machine.name, ticket))
+            del self.tickets[client], self.where[client]
 
     def alive(self) -> set[str]:
         return {
@@ -362,7 +395,8 @@ class World:
         if machine.frozen:
             return
         try:
-            machine.fences.enter(shown)
+            used = {(lease.volume, lease.fence) for lease, _ in machine.sessions.values()}
+            machine.fences.enter(shown, is_used=(shown.volume, shown.fence) in used)
         except Refusal:
             return
         machine.sessions = {
@@ -382,23 +416,40 @@ class World:
 
     def fault(self) -> None:
         machine = self.machines[self.rng.choice(self.names)]
-        match self.rng.randrange(7):
+        match self.rng.randrange(8):
             case 0:
                 machine.frozen = not machine.frozen
             case 1 if not machine.frozen:  # the daemon is killed and started again
-                machine.sessions.clear()
-                machine.fences = Fences(lambda: self.now)
+                self.restart(machine)
             case 2:
                 self.cut ^= {self.rng.choice(("c1", "c2", "c3"))}
             case 3:  # Placement is killed and started again
-                self.book = Book(self.rules, nodes(*self.names), self.now, self.book.next_fence())
-            case 4 if self.old:  # a ticket comes late, from a client that was stopped
-                self.show(*self.rng.choice(self.old))
-            case 5:
+                self.overtake(0.1, lambda: Book(RULES, nodes(*self.names), self.now, self.book.next_fence()))
+            case 4:
                 self.deaf ^= {machine.name}
+            case 6:
+                self.overtake(OPEN_SECONDS, lambda: self.book)
             case _:
                 for each in self.machines.values():
                     each.frozen = False
+
+    def restart(self, machine: Machine) -> None:
+        machine.sessions.clear()
+        machine.fences = Fences(self.clock(machine.name))
+
+    def overtake(self, seconds: float, placement: Callable[[], Book]) -> None:
+        """One client is slow, and another one asks before it has shown its ticket, of a Placement that may be another."""
+        self.leave()
+        self.report()
+        self.ask(slow=1)
+        self.book = placement()
+        self.now += seconds
+        self.report()
+        self.ask(slow=0)
+        if self.rng.random() < 0.5:
+            self.restart(self.machines[self.rng.choice(self.names)])
+        self.show_late()
+        self.write()
 
     def write(self) -> None:
         """Each tool of a session writes; a frozen node writes nothing."""

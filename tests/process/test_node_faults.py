@@ -225,8 +225,9 @@ def ending(daemon: RunningDaemon, call: Call) -> str:
 async def test_a_frozen_node_is_left_and_its_lease_ends_its_call_when_it_goes_on(faults: Faults) -> None:
     """The daemon, its zygote and its cells are all stopped. Figures are printed, and none is asserted."""
     await until_ready()
-    async with connect("cluster", directory="s:") as session:
+    async with connect("cluster", directory="s:") as session, connect("cluster", directory="s:") as other:
         node = await node_of(session)
+        assert await node_of(other) != node  # which has described its tools
         daemon = faults.placed.nodes[node]
         path = daemon.directory / "frozen"
         call, _ = ticks(session, path, 3600)

@@ -22,7 +22,9 @@ class NodeService(rpc.NodeServicer):
         self._sessions = sessions
 
     async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportResponse:
-        return pb.ReportResponse(draining=self._sessions.draining, leases=self._held())
+        fences = self._sessions.fences
+        fences.ask(request.epoch)
+        return pb.ReportResponse(draining=self._sessions.draining, leases=self._held(), epoch=fences.epoch)
 
     def _held(self) -> Iterator[pb.HeldLease]:
         now = time.time()

@@ -2,7 +2,11 @@
 
 A fence grows each time that a volume or a session moves. One that has moved away and come back may be asked for with an older
 ticket, which is still valid for a while; it is refused here. What is remembered ends with the daemon, as its sessions do, and a
-ticket opens a session for ten seconds alone.
+ticket opens a session for some seconds alone.
+
+A Placement that has just been started does not know which tickets the one before has given in its last seconds. So it says its
+epoch when it asks, and a ticket of before opens no exclusive volume any more, unless the volume is in use here: then it is
+told so. A daemon that has just been started waits for that, too.
 """
 
 from __future__ import annotations
@@ -22,27 +26,48 @@ class Fences:
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.epoch = 0
+        """The greatest that Placement has asked with."""
         self._clock = clock
         self._greatest: dict[str, int] = {}
+        self._was_asked = False
 
-    def enter(self, lease: Lease) -> None:
-        """Take note of a lease for which a session is to be opened. Raises `Refusal` for an older one."""
-        self.check(lease, is_open=False)
+    def ask(self, epoch: int) -> None:
+        """Take note that Placement asks which leases there are."""
+        self.epoch = max(self.epoch, epoch)
+        self._was_asked = True
+
+    def enter(self, lease: Lease, *, is_used: bool) -> None:
+        """Take note of a lease for which a session is to be opened. Raises `Refusal` for an older one.
+
+        Args:
+            lease: The lease.
+            is_used: Whether a session of its volume and with its fence is open here.
+        """
+        self.check(lease, is_open=False, is_used=is_used)
         if lease.exclusive:
             self._greatest[lease.volume] = lease.fence
 
-    def check(self, lease: Lease, *, is_open: bool) -> None:
+    def check(self, lease: Lease, *, is_open: bool, is_used: bool) -> None:
         """Raise `Refusal` for a lease that is over.
 
         Args:
             lease: The lease that a request has shown.
             is_open: Whether its session is open here.
+            is_used: Whether any session of its volume and with its fence is.
         """
         if lease.exclusive and lease.fence < self._greatest.get(lease.volume, 0):
             raise Refusal(
                 RefusalReason.MOVED, f"the volume {lease.volume} has moved since the ticket was made."
             )
-        if not is_open and self._clock() >= lease.opens:
+        if is_open:
+            return
+        if lease.exclusive and not is_used and not (self._was_asked and lease.fence > self.epoch):
+            raise Refusal(
+                RefusalReason.MOVED,
+                f"Placement or this machine was started since the ticket for {lease.volume} was made.",
+            )
+        if self._clock() >= lease.opens:
             raise Refusal(
                 RefusalReason.MOVED,
                 f"the session {lease.session} is not here, and its ticket opens none any more.",

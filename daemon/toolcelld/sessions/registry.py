@@ -82,7 +82,7 @@ class Sessions:
             self._refuse_if_draining()
             self._check_room(request.caller)
             if lease is not None:
-                self.fences.enter(lease)
+                self.fences.enter(lease, is_used=self._is_used(lease))
             if request.id in self._sessions:
                 raise _exists(request.id)
         except Refusal:
@@ -100,7 +100,7 @@ class Sessions:
 
     async def _end_older(self, lease: Lease) -> None:
         """End what has been opened here with an older fence. Raises `Refusal` if this one is older."""
-        self.fences.enter(lease)
+        self.fences.enter(lease, is_used=self._is_used(lease))
         older = [each for each in self.all if is_older(each.request.caller.lease, lease)]
         for session in older:
             text = "the session was placed again, or its volume was on another machine meanwhile"
@@ -112,7 +112,15 @@ class Sessions:
         """Raise `Refusal` for a request with a ticket whose lease is over here."""
         session = self._sessions.get(lease.session)
         is_open = session is not None and session.state in (SessionState.OPEN, SessionState.DETACHED)
-        self.fences.check(lease, is_open=is_open)
+        self.fences.check(lease, is_open=is_open, is_used=is_open or self._is_used(lease))
+
+    def _is_used(self, lease: Lease) -> bool:
+        """Return whether the volume of a lease is in use here, with its fence."""
+        place = lease.volume, lease.fence
+        known = (each.request.caller.lease for each in self._sessions.values())
+        return lease.exclusive and any(
+            each is not None and (each.volume, each.fence) == place for each in known
+        )
 
     def _check_room(self, caller: Caller) -> None:
         if caller.sessions_max:

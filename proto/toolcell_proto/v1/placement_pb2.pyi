@@ -542,12 +542,20 @@ class ReportRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    EPOCH_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """The epoch of this Placement: greater than each fence that was given before it was started, and smaller than each that it
+    gives. From now on the node opens sessions of an exclusive volume with greater fences alone, and with that of a session
+    of the volume which is open there.
+    """
     def __init__(
         self,
+        *,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -561,8 +569,11 @@ class ReportResponse(_message.Message):
 
     DRAINING_FIELD_NUMBER: _builtins.int
     LEASES_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     draining: _builtins.bool
     """Whether it refuses new sessions."""
+    epoch: _builtins.int
+    """The greatest epoch that the node was asked with since it was started."""
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldLease]:
         """Those of open sessions, and of calls without one."""
@@ -572,10 +583,11 @@ class ReportResponse(_message.Message):
         *,
         draining: _builtins.bool = ...,
         leases: _abc.Iterable[Global___HeldLease] | None = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "leases", b"leases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "epoch", b"epoch", "leases", b"leases"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,22 +25,28 @@ LEASE = Lease(
 )
 
 
-def refused(fences: Fences, lease: Lease, *, is_open: bool = False) -> bool:
+def asked(now: float, epoch: int = 1) -> Fences:
+    fences = Fences(lambda: now)
+    fences.ask(epoch)
+    return fences
+
+
+def refused(fences: Fences, lease: Lease, *, is_open: bool = False, is_used: bool = False) -> bool:
     try:
-        fences.check(lease, is_open=is_open)
+        fences.check(lease, is_open=is_open, is_used=is_used)
     except Refusal as refusal:
         return refusal.reason is RefusalReason.MOVED
     return False
 
 
 def test_an_older_fence_of_an_exclusive_volume_is_refused_also_of_an_open_session() -> None:
-    fences = Fences(lambda: 50.0)
-    fences.enter(LEASE)
-    fences.enter(replace(LEASE, session="s-2"))
-    fences.enter(replace(LEASE, session="s-3", fence=9))
+    fences = asked(50.0)
+    fences.enter(LEASE, is_used=False)
+    fences.enter(replace(LEASE, session="s-2"), is_used=True)
+    fences.enter(replace(LEASE, session="s-3", fence=9), is_used=False)
     assert refused(fences, LEASE, is_open=True)
     with pytest.raises(Refusal):
-        fences.enter(LEASE)
+        fences.enter(LEASE, is_used=False)
     assert not refused(fences, replace(LEASE, volume="other"))
     assert not refused(fences, replace(LEASE, exclusive=False))
 
@@ -48,10 +54,30 @@ def test_an_older_fence_of_an_exclusive_volume_is_refused_also_of_an_open_sessio
 def test_a_ticket_opens_nothing_after_its_time_and_keeps_what_is_open() -> None:
     now = 99.0
     fences = Fences(lambda: now)
+    fences.ask(1)
     assert not refused(fences, LEASE)
     now = 100.0
     assert refused(fences, LEASE)
     assert not refused(fences, LEASE, is_open=True)
+
+
+def test_a_ticket_of_before_placement_was_started_opens_no_exclusive_volume_that_is_not_in_use() -> None:
+    fences = asked(50.0, epoch=5)
+    assert refused(fences, LEASE)
+    assert not refused(fences, LEASE, is_used=True)
+    assert not refused(fences, LEASE, is_open=True)
+    assert not refused(fences, replace(LEASE, fence=6))
+    assert not refused(fences, replace(LEASE, exclusive=False))
+    fences.ask(4)
+    assert refused(fences, LEASE), "a Placement that was started earlier takes no epoch back"
+
+
+def test_no_exclusive_volume_is_opened_before_placement_has_asked() -> None:
+    fences = Fences(lambda: 50.0)
+    assert refused(fences, LEASE)
+    assert not refused(fences, replace(LEASE, exclusive=False))
+    fences.ask(0)  # by a version that has no epoch
+    assert not refused(fences, LEASE)
 
 
 @pytest.mark.parametrize(
