@@ -1,6 +1,7 @@
-"""Every command of `config set` that a message names is typed as it stands, and what had failed works.
+"""Every command that a message of the daemon names is typed as it stands, and what had failed works.
 
-`FOLLOWED` has a case for each place in the daemon that makes one; a place without a case fails a test, or says why it has none.
+`FOLLOWED` has a case for each place that makes one of `config set`, and `TYPED` one for each other command, or the test that
+types it; a place without a case fails a test, or says why it has none.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import typer
 from tests.cli.conftest import Project, user_daemon
 from tests.daemons import RunningDaemon, kept, renewed
 
 import toolcelld
+from toolcell.cli._command_line.app import app
 
 COMMAND = re.compile(r"toolcell (config set [^&\n]*?)(?= && |   or |\n|$)", re.MULTILINE)
+OTHER = re.compile(r"toolcell ((?:drain|enable|release) .*)$", re.MULTILINE)
+NAMED = re.compile(r"\btoolcell ([a-z]+)")
 
 
 class Case(NamedTuple):
@@ -34,6 +39,8 @@ class Case(NamedTuple):
     """What is typed at the end, and ends well without the fault; default: the same."""
     real: tuple[str, str] = ("", "")
     """What a person puts in place of an example in the command."""
+    before: tuple[str, ...] = ()
+    """What an operator has typed."""
 
 
 def plain(body: str, options: str = "") -> str:
@@ -108,6 +115,80 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
 }
 
 
+TYPED: dict[tuple[str, str], Case | str] = {
+    ("policy/disabled.py", "enable"): Case(
+        HELLO, CALL, "is disabled by an operator", before=("disable", "t", "--reason", "x")
+    ),
+    ("pool/quarantine.py", "release"): Case(HELLO, CALL, "is in quarantine", before=("quarantine", "t")),
+    ("sessions/registry.py", "drain"): Case(HELLO, CALL, "an operator drains the daemon", before=("drain",)),
+    ("backup.py", "stop"): "process/test_backup.py::test_a_directory_that_is_in_use_is_left_alone",
+    ("calls/functions/hook_run.py", "reload"): (
+        "process/test_hooks.py::test_a_hook_that_cannot_be_used_refuses_the_calls_of_its_tools"
+    ),
+    ("calls/installation.py", "doctor"): "of the host, which no command mends",
+    ("calls/outcomes/outcome.py", "config"): "of two keys, by the command of config/remedies.py",
+    ("calls/questions.py", "call"): (
+        "daemon/calls/test_questions.py::test_where_nobody_answers_every_question_is_denied"
+    ),
+    ("catalog/catalog.py", "trust"): "cli/test_remedies.py::{hidden}",
+    ("catalog/discovery/project_servers.py", "mcp"): (
+        "process/test_project_servers.py::test_what_would_give_a_server_more_is_said_as_it_works"
+    ),
+    ("catalog/problem.py", "init"): "cli/test_remedies.py::{helper}",
+    (
+        "config/remedies.py",
+        "config",
+    ): "cli/test_remedies.py::test_each_place_that_makes_a_command_is_followed",
+    ("daemon.py", "config"): "process/test_last_good.py::{last_good}",
+    ("daemon.py", "reload"): "process/test_last_good.py::{last_good}",
+    ("environments/builder.py", "config"): (
+        "process/test_environments.py::test_without_uv_the_error_says_how_to_install_it"
+    ),
+    ("policy/consent.py", "trust"): "cli/test_first_week.py::{week}",
+    ("policy/explain.py", "reload"): (
+        "cli/operation/test_explain.py::test_a_protected_name_and_the_grant_that_it_names"
+    ),
+    ("policy/interpreters.py", "prepare"): "cli/authoring/test_prepare.py::{prepare}",
+    ("policy/permit.py", "prepare"): "of a server from npm, in tests/public/test_public_servers.py",
+    ("policy/permit.py", "reload"): (
+        "process/test_secrets.py::test_a_secret_that_cannot_be_read_says_which_why_and_what_to_do"
+    ),
+    ("policy/profiles.py", "doctor"): "of the host, which no command mends",
+    ("policy/ruleset.py", "trust"): (
+        "process/test_changing_servers.py::test_a_tool_that_changes_is_withheld_until_its_difference_is_accepted"
+    ),
+    ("records/ledger.py", "logs"): "daemon/test_store.py has the text; the records are lost",
+    ("rpc/agent_service.py", "release"): (
+        "cli/operation/test_release.py::test_a_tool_that_was_shut_out_is_released_by_its_name_or_its_path"
+    ),
+    ("rpc/doctor.py", "prepare"): (
+        "cli/authoring/test_prepare.py::"
+        "test_an_edit_of_the_lock_file_makes_other_packages_and_the_old_ones_are_not_used_but_removed"
+    ),
+    ("rpc/messages/decoding.py", "restart"): "of another version of the daemon",
+    ("rpc/operator_service.py", "trust"): "of a thousand projects",
+    ("rpc/steering.py", "status"): "of a thousand tools",
+    ("rpc/trust_request.py", "trust"): (
+        "cli/test_first_week.py::test_a_hostile_project_gains_nothing_by_a_file_that_is_trusted_by_its_path"
+    ),
+    ("store.py", "disable"): "process/test_damaged_state.py::{damaged}",
+    ("store.py", "stop"): "of a file system that does not work",
+    ("store.py", "trust"): "process/test_damaged_state.py::{damaged}",
+    ("worker/calling/denial.py", "explain"): (
+        "cli/test_remedies.py::"
+        "test_a_variable_that_an_import_wants_is_given_by_the_commands_that_explain_names"
+    ),
+}
+TESTS = {
+    "hidden": "test_an_untrusted_tool_takes_the_place_of_another_after_the_command_that_its_problem_names",
+    "helper": "test_a_directory_with_a_helper_alone_has_a_tool_after_the_command_that_its_problem_names",
+    "week": "test_the_first_week_needs_no_knowledge_that_is_not_in_the_message_before",
+    "last_good": "test_a_daemon_starts_with_the_configuration_that_had_no_mistake",
+    "prepare": "test_what_the_lock_file_says_is_installed_and_the_tool_reads_it",
+    "damaged": "test_lost_decisions_of_trust_are_told_where_they_are_missed",
+}
+
+
 @pytest.fixture(scope="module")
 def lasting_daemon() -> Iterator[RunningDaemon]:
     """A user's daemon that has the variable of these tests."""
@@ -144,11 +225,58 @@ def test_each_place_that_makes_a_command_is_followed() -> None:
     assert makers() == FOLLOWED.keys()
 
 
+def strings(path: Path) -> Iterator[str]:
+    """The texts of a module, without those that document it."""
+    tree = ast.parse(path.read_text())
+    documents = {
+        id(statement.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for statement in node.body
+        if isinstance(statement, ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
+            yield node.value
+
+
+def named() -> set[tuple[str, str]]:
+    """The commands that messages name, each with the module of the message."""
+    root = Path(toolcelld.__file__).parent
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
+    return {
+        (str(path.relative_to(root)), word)
+        for path in root.rglob("*.py")
+        if path.name != "reference.py" and NAMED.search(path.read_text())  # the text of a page
+        for text in strings(path)
+        for word in NAMED.findall(text)
+        if word in commands
+    }
+
+
+@pytest.mark.slow
+def test_each_other_command_that_a_message_names_is_typed_in_a_test() -> None:
+    assert named() == TYPED.keys() | {
+        ("program.py", "serve"),
+        ("backup.py", "backup"),
+        ("remote/joining.py", "join"),
+    }
+    tests = Path(__file__).parents[1]
+    for where in TYPED.values():
+        if isinstance(where, str) and "::" in where:
+            path, _, name = where.format(**TESTS).partition("::")
+            assert f"def {name}(" in (tests / path).read_text(), where
+
+
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, id=" ".join(place)) for place, case in FOLLOWED.items() if isinstance(case, Case)],
+    [
+        pytest.param(case, id=" ".join(place))
+        for place, case in {**FOLLOWED, **TYPED}.items()
+        if isinstance(case, Case)
+    ],
 )
 def test_a_command_that_a_message_names_mends_what_it_is_about(project: Project, case: Case) -> None:
     own = project.home / ".config" / "toolcell"
@@ -161,9 +289,11 @@ def test_a_command_that_a_message_names_mends_what_it_is_about(project: Project,
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     assert project.run("reload").code == 0
+    if case.before:
+        assert project.run(*case.before).code == 0
     failed = project.run(*case.fails)
     assert case.says in failed.out + failed.err, failed
-    commands = COMMAND.findall(failed.out + failed.err)
+    commands = (OTHER if case.before else COMMAND).findall(failed.out + failed.err)
     assert commands, failed
     for command in commands:
         before, after = case.real
@@ -214,6 +344,30 @@ def test_a_variable_that_an_import_wants_is_given_by_the_commands_that_explain_n
         assert done.code == 0, (command, done)
     assert project.run("check").code == 0
     assert project.run(*CALL).out == "of the daemon\n"
+
+
+@pytest.mark.slow
+def test_an_untrusted_tool_takes_the_place_of_another_after_the_command_that_its_problem_names(
+    project: Project,
+) -> None:
+    written(project, "user", HELLO)
+    written(project, "project", HELLO.replace("hello", "of the project"))
+    hidden = project.run("check").out
+    assert ".toolcell/tools/t.py is hidden by that of" in hidden
+    assert project.run(*CALL).out == "hello\n"
+    (command,) = re.findall(r"To trust it: toolcell (.*)", hidden)
+    assert project.run(*shlex.split(command), "--yes").code == 0
+    assert project.run(*CALL).out == "of the project\n"
+
+
+@pytest.mark.slow
+def test_a_directory_with_a_helper_alone_has_a_tool_after_the_command_that_its_problem_names(
+    project: Project,
+) -> None:
+    (project.tools / "_helper.py").write_text("")
+    (command,) = re.findall(r"write one: toolcell (.*)", project.run("check").out)
+    assert project.run(*shlex.split(command)).code == 0
+    assert project.run("call", "hello", "name=Ada").code == 0
 
 
 AT_IMPORT = {

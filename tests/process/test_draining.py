@@ -212,6 +212,29 @@ FORGETS = """
         return "done"
 
     @tool
+    async def confirms(context: ToolContext) -> str:
+        return "removed" if context.ui.confirm("Remove it?") else "kept"
+
+    @tool
+    def types(context: ToolContext) -> str:
+        return f"hello {context.ui.input('Name?')}"
+
+    @tool
+    async def selects(context: ToolContext) -> str:
+        context.ui.select("Which?", ["a", "b"])
+        return "done"
+
+    @tool
+    async def requests(context: ToolContext) -> str:
+        context.request("session.start", prompt="x")
+        return "done"
+
+    @tool
+    async def executes(context: ToolContext) -> str:
+        context.exec("touch", "made")
+        return "done"
+
+    @tool
     async def together(context: ToolContext) -> str:
         await asyncio.gather(context.ask("May I?"), context.ask("And this?"))
         task = asyncio.create_task(context.ask("Or this?"))
@@ -232,6 +255,12 @@ FORGETS = """
 """
 
 
+FORGOTTEN = {
+    "sync": "context.ask", "later": "context.ask", "confirms": "context.ui.confirm", "types": "context.ui.input",
+    "selects": "context.ui.select", "requests": "context.request", "executes": "context.exec",
+}  # fmt: skip
+
+
 async def test_a_question_that_was_not_awaited_is_an_error_of_the_tool(daemon: RunningDaemon) -> None:
     daemon.tool("forgets", FORGETS)
 
@@ -239,10 +268,10 @@ async def test_a_question_that_was_not_awaited_is_an_error_of_the_tool(daemon: R
         return True
 
     async with daemon.connect(ask=yes) as session:
-        for tool in ("forgets_sync", "forgets_later"):
-            outcome = await session.call(tool)
+        for tool, called in FORGOTTEN.items():
+            outcome = await session.call(f"forgets_{tool}")
             assert (outcome.kind, outcome.ran) == (Kind.tool_error, True), outcome
-            assert "a context.ask(…) was not awaited, so it asked nothing. Write await" in outcome.text
+            assert f"{called}(…) was not awaited, so it did nothing, and the tool went on" in outcome.text
         assert (await session.call("forgets_together")).text == "asked"
         assert (await session.call("forgets_wrong_place")).text == "told"
 

@@ -259,6 +259,10 @@ ENDINGS = [
     ("context.metadata({ metadata: { a: 'x'.repeat(99999) } }); throw new Error('went on')", "went on"),
     ("throw new TypeError('no such unit')", "TypeError: no such unit"),
     ("process.exit(3)", "the tool called process.exit(3); a tool ends with its result: return it"),
+    (
+        "context.ask({ question: 'May I?' }); return 'removed'",
+        "context.ask(…) was not awaited, so the tool went on",
+    ),
     ("return prompt('name?')", "prompt() asks on a terminal, and the cell of this tool has none. To ask"),
     ("return confirm('sure?')", "confirm() asks on a terminal"),
     ("alert('done')", "alert() asks on a terminal"),

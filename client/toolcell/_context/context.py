@@ -2,7 +2,8 @@
 
 All messages go through a `MessageChannel`, which the worker implements over its socket and `toolcell.testing` over lists.
 `update`, `progress`, `metadata` and `log` return at once and never raise: a tool must not fail because its progress
-could not be shown. `ask`, `exec` and `request` are coroutines, and `wait` runs one for a synchronous tool.
+could not be shown. `ask`, `exec`, `request` and the questions of `ui` return coroutines, and `wait` runs one for a synchronous
+tool. One that is never awaited fails the call: the tool went on without what it wanted, as after `if context.ui.confirm(…)`.
 
 This module is imported by every tool file, so heavy modules are imported where they are used.
 """
@@ -163,7 +164,7 @@ class ToolContext:
         self.traceparent = traceparent
         self.has_ui = has_ui
         self.abort = Abort(channel)
-        self._questions: list[Coroutine[Any, Any, None]] = []  # those that may never be awaited
+        self._awaitables: list[Any] = []  # coroutines, those that may never be awaited
 
     def __repr__(self) -> str:
         return (
@@ -262,17 +263,23 @@ class ToolContext:
             Denied: The user refused, or the agent cannot ask.
             ToolError: The question is too long.
         """
-        asked = self._ask(question, permission, patterns, always, details)
-        self._questions = [*filter(_has_not_begun, self._questions), asked]
-        return asked
+        return self._kept(self._ask(question, permission, patterns, always, details))
 
-    def _forgotten_question(self) -> bool:
-        """Whether a question was never awaited, and so never asked. For the worker, at the end of the call."""
-        forgotten = [*filter(_has_not_begun, self._questions)]
-        for question in forgotten:
-            question.close()
-        self._questions.clear()
-        return bool(forgotten)
+    def _kept(self, awaitable: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Keep a coroutine of this context and its `ui`, so that one that is never awaited is known."""
+        self._awaitables = [*filter(_has_not_begun, self._awaitables), awaitable]
+        return awaitable
+
+    def _forgotten(self) -> str:
+        """Return what was called and never awaited, as "context.ask", and so did nothing; "" for none. For the worker, at the end."""
+        forgotten = [*filter(_has_not_begun, self._awaitables)]
+        for awaitable in forgotten:
+            awaitable.close()
+        self._awaitables.clear()
+        if not forgotten:
+            return ""
+        owner, _, name = forgotten[0].__qualname__.rpartition(".")
+        return f"context.{'ui.' * (owner == 'Ui')}{name.removeprefix('_')}"
 
     async def _ask(
         self,
@@ -305,15 +312,15 @@ class ToolContext:
         if not answer["allowed"]:
             raise Denied(answer.get("message") or f"Denied: {question}")
 
-    async def exec(
+    def exec(
         self,
         *argv: str | os.PathLike[str],
         stdin: str | bytes = b"",
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109  the program is killed, which a cancelled wait is not
+        timeout: float | None = None,
         check: bool = False,
-    ) -> ExecResult:
+    ) -> Coroutine[Any, Any, ExecResult]:
         """Run a program without a shell and wait for it; it is killed at the latest when the call ends.
 
         Args:
@@ -331,12 +338,23 @@ class ToolContext:
             ToolError: The program could not be started, or with `check` it failed or was killed; the message has the
                 last lines of stderr.
         """
+        return self._kept(self._exec(argv, stdin, cwd, env, timeout, check))
+
+    async def _exec(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        stdin: str | bytes,
+        cwd: str | os.PathLike[str] | None,
+        env: Mapping[str, str] | None,
+        timeout_seconds: float | None,
+        check: bool,
+    ) -> ExecResult:
         from toolcell._context.exec import run
 
         where = self.directory if cwd is None else self.directory / cwd
-        return await run(argv, stdin=stdin, cwd=where, env=env, timeout_seconds=timeout, check=check)
+        return await run(argv, stdin=stdin, cwd=where, env=env, timeout_seconds=timeout_seconds, check=check)
 
-    async def request(self, service: str, /, **arguments: object) -> Any:
+    def request(self, service: str, /, **arguments: object) -> Coroutine[Any, Any, Any]:
         """Request a service of the agent's adapter, and return its result.
 
         The time limits of the call are paused meanwhile. Cancelling withdraws the request.
@@ -351,7 +369,7 @@ class ToolContext:
         Raises:
             ToolError: The adapter does not offer the service, or the service failed, with the reason.
         """
-        return await _request(self._channel, service, arguments)
+        return self._kept(_request(self._channel, service, arguments))
 
     def wait(self, coroutine: Coroutine[Any, Any, T], /) -> T:
         """Run a coroutine of this context in a synchronous tool, and return its result.

@@ -85,11 +85,11 @@ NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
 STDERR: Final = 2
 """By number: the stream of a tool may be anything. The daemon reads there where a crash was (`cell.crash_stack`)."""
 LOADING: Final = 0
-NOT_ASKED: Final = (
-    "The tool went on without the permission that it wanted: a context.ask(…) was not awaited, so it asked nothing. Write "
-    "await context.ask(…), or context.wait(context.ask(…)) in a tool that is no async def."
-)
 """The sequence number of loading the file; calls begin at 1."""
+NOT_AWAITED: Final = (
+    "{0}(…) was not awaited, so it did nothing, and the tool went on without it. Write await {0}(…), or context.wait({0}(…)) in a "
+    "tool that is no async def."
+)
 
 
 def main(plan: setup.CellPlan, *, resumed: bool = False) -> NoReturn:
@@ -101,8 +101,8 @@ def main(plan: setup.CellPlan, *, resumed: bool = False) -> NoReturn:
     """
     status = 70  # EX_SOFTWARE, unless the loop returns
     faulthandler.enable(STDERR, all_threads=False)
-    # Those of `site` close standard input, too, which would cost the worker.
-    vars(builtins).update(exit=sys.exit, quit=sys.exit)
+    for name in ("exit", "quit"):  # those of `site` close standard input, too, which would cost the worker
+        setattr(builtins, name, sys.exit)
     try:
         status = _Worker(plan, resumed=resumed).run()
     except FrameError as error:
@@ -399,8 +399,8 @@ class _Worker:
                 if result.misfit:
                     text = f"{tool.name} {MISFIT}{result.misfit}"
                     channel.tell("log", {"level": "warning", "text": text[:LINE_CHARACTERS_MAX]})
-            if context._forgotten_question() and not self.abortable.delivered:  # pyright: ignore[reportPrivateUsage]  # for the worker
-                return WorkerReport.from_text("tool_error", NOT_ASKED)
+            if (forgotten := context._forgotten()) and not self.abortable.delivered:  # pyright: ignore[reportPrivateUsage]  # for the worker
+                return WorkerReport.from_text("tool_error", NOT_AWAITED.format(forgotten))
             returned: Kind = "tool_error" if result.is_error else "ok"
             return WorkerReport("aborted" if self.abortable.delivered else returned, result)
         except (Aborted, asyncio.CancelledError) as stopped:

@@ -29,6 +29,7 @@ export class Call {
     #stopped = deferred(); // rejected by what ends the call before its tool does
     #open = new Map(); // questions and requests by number
     #lastNumber = 0;
+    #unanswered = new Set(); // the numbers of permissions that are asked for
     #metadata = null;
     #records = [];
     #lost = 0;
@@ -93,8 +94,14 @@ export class Call {
 
     /** Passes on the answer to a question or request. */
     answered(header, payload) {
+        this.#unanswered.delete(header.ask);
         this.#open.get(header.ask)?.(header, payload);
         this.#open.delete(header.ask);
+    }
+
+    /** Whether a permission is asked for and not given yet: at the end of its function the tool has not waited for it. */
+    get waits() {
+        return this.#unanswered.size > 0;
     }
 
     /** Withdraws open questions and sends what is pending; nothing is sent for the call afterwards, but its result. */
@@ -142,6 +149,7 @@ export class Call {
         }
         this.#lastNumber = ask;
         this.#open.set(ask, (header, payload) => resolve({ header, payload }));
+        if (type === "ask") this.#unanswered.add(ask);
         return this.within(promise);
     }
 

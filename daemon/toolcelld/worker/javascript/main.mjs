@@ -31,6 +31,9 @@ const IMPORTED_BATCH_MAX = 50;
 const HELPERS_MAX = 1_000;
 const NOTHING = Buffer.alloc(0);
 
+const NOT_AWAITED =
+    "context.ask(…) was not awaited, so the tool went on without the answer. Write await context.ask(…).";
+
 const ENGINE = process.versions.bun ? `bun ${process.versions.bun}` : `node ${process.versions.node}`;
 const exit = process.exit.bind(process);
 
@@ -209,6 +212,7 @@ class Worker {
                 () => (this.#spoiled -= 1),
             );
             const result = normalise(await call.within(running));
+            if (call.waits && !call.aborted) return failed("tool_error", NOT_AWAITED, true);
             return {
                 kind: call.aborted ? "aborted" : result.isError ? "tool_error" : "ok",
                 result,
