@@ -17,7 +17,8 @@ from toolcell._file_kinds import KINDS, Loader, is_package, kind_of, tool_stem
 from toolcelld.catalog.discovery import scan as scanning
 from toolcelld.catalog.discovery.sources import Source
 from toolcelld.flavours import AGENTS_THAT_READ, FLAVOURS, NOTICES, FlavourName, Notice
-from toolcelld.worker.loading.loader import LOADERS, ToolSource, load
+from toolcelld.worker.loading.finders import ToolSource
+from toolcelld.worker.loading.loader import LOADERS, load
 
 ROOT: Final = Path(__file__).parent.parent
 CLIENT: Final = ROOT / "client" / "toolcell"
@@ -74,6 +75,18 @@ def in_modules(found: re.Pattern[str], places: Collection[Path], *, whole: bool)
 def test_no_other_module_tells_a_kind_of_tool_file_by_its_suffix() -> None:
     found = in_modules(A_SUFFIX, (CLIENT, DAEMON), whole=True)
     assert set(found) == {SUFFIX_TABLE, *SUFFIXES_OF_OTHERS}, found
+
+
+def test_only_what_users_import_lists_its_names() -> None:
+    listing = {
+        str(path.relative_to(ROOT))
+        for path in modules(CLIENT, DAEMON)
+        if re.search(r"^ *__all__", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    of_users = re.compile(
+        r"client/toolcell/((client/|adapters/\w+/)?__init__|testing|_authoring/libraries/fastmcp_\w+)\.py"
+    )
+    assert [name for name in sorted(listing) if not of_users.fullmatch(name)] == []
 
 
 def test_no_other_module_of_the_core_knows_a_system_by_its_name() -> None:

@@ -19,11 +19,6 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-__all__ = [
-    "JAVASCRIPT", "KINDS", "PLUGIN", "PYTHON", "SERVER", "TESTS", "TYPESCRIPT",
-    "FileKind", "Loader", "Place", "is_package", "is_test", "kind_of", "listed", "needs_engine", "tested_by", "tests_of", "tool_stem",
-]  # fmt: skip
-
 Loader: TypeAlias = Literal["module", "plugin", "server", "engine"]
 Place: TypeAlias = Literal["tools", "plugins", "configuration"]
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from toolcell._version import VERSION
 
-__all__ = ["version"]
-
 
 def version() -> str:
     """Return the version of the distribution."""

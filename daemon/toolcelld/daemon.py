@@ -23,7 +23,7 @@ from toolcelld.calls.installation import Installations
 from toolcelld.catalog.catalog import Catalog, ToolInfo, withholding
 from toolcelld.catalog.describing.description import BrokenFile, Description
 from toolcelld.catalog.describing.relisting import Listed
-from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, sources_of
+from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
 from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import CatalogRegistry
@@ -35,6 +35,7 @@ from toolcelld.cell.zygote import Zygote
 from toolcelld.config.last_good import FLAG, load_and_keep, recall
 from toolcelld.config.load import Config, changed_keys, load
 from toolcelld.config.mistakes import dotted
+from toolcelld.config.schema import PROJECT
 from toolcelld.environments.builder import BuildError, Environments
 from toolcelld.environments.engine import ENGINES, engine_here
 from toolcelld.environments.kept import Kept, Place

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz.conftest import tried
 
-from toolcelld.worker.loading.loader import Broken, ToolSource, load
+from toolcelld.worker.loading.finders import ToolSource
+from toolcelld.worker.loading.loader import Broken, load
 
 EXAMPLES: int = 50
 

@@ -48,8 +48,6 @@ from toolcell.client.notes import NOTIFY, note_of
 from . import own_names, read_output
 from .call_events import ToolComplete, ToolStart
 
-__all__ = ["ABORT", "NO_ORIGIN", "AgentAdapter", "Origin"]
-
 logger = logging.getLogger(__name__)
 
 ToolT = TypeVar("ToolT")

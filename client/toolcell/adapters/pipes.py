@@ -12,7 +12,6 @@ import asyncio
 import os
 import stat
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024  # 16 MiB of arguments, written in escapes
@@ -101,9 +100,7 @@ class Pipes:
         """
         self._input.on_line = on_line
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close when the host has read all, or has not for too long."""
         self.end()
         self._writer.close()

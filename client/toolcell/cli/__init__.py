@@ -17,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ["COMPLETE", "main"]
-
 COMPLETE = "_TOOLCELL_COMPLETE"
 """The variable by which a shell asks for completions."""
 

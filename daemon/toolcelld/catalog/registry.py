@@ -15,6 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from toolcell._paths import is_below
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.describing.description import Description
 from toolcelld.catalog.describing.descriptions import Cache, Describe, DescriptionCache
@@ -23,7 +24,6 @@ from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.config.load import Config
 from toolcelld.files.looks import look
-from toolcelld.files.paths import is_below
 
 # Files described concurrently: two processors are common, and importing also waits for the disk
 DESCRIBING_MAX = 4

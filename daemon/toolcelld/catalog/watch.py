@@ -34,8 +34,9 @@ from typing import Final
 
 from toolcelld import linux
 from toolcelld.catalog.discovery.digest import UNWATCHED
-from toolcelld.catalog.discovery.sources import PROJECT, Source
+from toolcelld.catalog.discovery.sources import Source
 from toolcelld.catalog.registry import DirectoryError
+from toolcelld.config.schema import PROJECT
 from toolcelld.files.looks import look
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,6 @@ from toolcell import _paths
 from toolcelld.config.load import load
 from toolcelld.config.mistakes import ConfigError, Mistake, shown
 
-__all__ = ["Change", "edit", "edit_all", "replace_item"]
-
 PARTS_MAX: Final = 3  # no key of ours has more
 
 Change: TypeAlias = tuple[tuple[str, ...], Any]

@@ -23,10 +23,6 @@ from toolcelld.files.paths import is_below_any
 if TYPE_CHECKING:
     from toolcelld.config.load import Config
 
-__all__ = [
-    "PATHS", "HeldKey", "MostPaths", "barred_hosts", "beyond", "beyond_paths", "enforced_by", "hold", "limit_of", "lowered", "paths_of",
-]  # fmt: skip
-
 ENCLOSURES: Final = ("none", "baseline", "auto", "strict")
 """The sandboxes, the weakest first."""
 TRUSTS: Final = ("all", *get_args(Trust)[:2])

@@ -16,21 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-__all__ = [
-    "DEFAULT_PORTS",
-    "WHOLE",
-    "HostEntry",
-    "as_address",
-    "covered",
-    "covers",
-    "entry_for",
-    "is_granted",
-    "is_named",
-    "network_entries",
-    "network_value",
-    "ports_of",
-]
-
 DEFAULT_PORTS: Final = (80, 443)
 """What an entry without a port means: the web."""
 PORT_MAX: Final = 65535

@@ -12,8 +12,6 @@ from typing import Any, cast
 
 from toolcelld.files.toml import TomlError, parse_toml
 
-__all__ = ["KeyLines", "keys_of"]
-
 _HEADER = re.compile(r"\s*\[{1,2}(.+?)\]{1,2}\s*(?:#.*)?")
 _KEY = re.compile(
     r"\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*'))*)\s*="

@@ -57,8 +57,6 @@ from toolcelld.config.schema import (
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.files.toml import TomlError, parse_toml
 
-__all__ = ["Config", "changed_keys", "load", "read_file"]
-
 FILE_BYTES_MAX = 256 * 1024  # a thousand [tool.NAME] tables are 40 KiB
 
 

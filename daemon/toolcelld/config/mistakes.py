@@ -32,17 +32,6 @@ from toolcelld.config.schema import (
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = [
-    "ConfigError",
-    "Mistake",
-    "dangling_names",
-    "dotted",
-    "mistake_of_problem",
-    "mistakes_of_file",
-    "mistakes_of_source",
-    "shown",
-]
-
 MISTAKES_SHOWN_MAX = 10  # a file with more is another kind of file
 SANDBOXES = ("auto", "strict", "baseline", "none")
 TABLES = frozenset(

@@ -18,23 +18,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 
-__all__ = [
-    "NO_PATTERN",
-    "RULES_MAX",
-    "Action",
-    "Rule",
-    "Rules",
-    "Stricter",
-    "Tier",
-    "any_rules",
-    "has_tiers",
-    "is_pattern",
-    "last_match",
-    "stricter",
-    "stricter_rules",
-    "strictest",
-]
-
 Action = Literal["allow", "ask", "deny"]
 Stricter = Literal["ask", "deny"]
 Tier = Literal["read", "write", "exec"]

@@ -38,8 +38,6 @@ from toolcelld.inspector.process import InspectionError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["ASKS_NOTHING", "PROJECT_FILE", "ProjectFile", "parse", "read"]
-
 PROJECT_FILE: Final = os.path.join(".toolcell", "config.toml")
 FILE_BYTES_MAX: Final = 64 * 1024
 """What a person writes about one project; a hundredth of it is usual."""

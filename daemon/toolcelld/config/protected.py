@@ -10,8 +10,6 @@ from typing import Final
 
 from toolcelld.flavours import PROTECTED_PLACES
 
-__all__ = ["ALWAYS", "PROTECTED", "protected_name"]
-
 ALWAYS: Final = (".git", *PROTECTED_PLACES)
 """Protected whatever the setting says: git runs hooks and filters, and the others hold tools."""
 READ_OR_RUN: Final = (

@@ -12,8 +12,6 @@ from typing import Final
 
 from toolcelld.config.mistakes import dotted
 
-__all__ = ["CONFIG_FILE", "set_command"]
-
 CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
 """The user's file, for what no command writes."""
 

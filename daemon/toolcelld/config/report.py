@@ -21,8 +21,6 @@ from toolcelld.config.permissions import Rules
 from toolcelld.config.schema import BUILT_IN_SOURCES, ConfigFile, EnforceSection, LimitKeys, Section
 from toolcelld.files.toml import parse_toml
 
-__all__ = ["report"]
-
 NOT_THERE: Final = "is not there"
 
 

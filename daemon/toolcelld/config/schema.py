@@ -29,36 +29,6 @@ from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Action, Rules, a
 from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 from toolcelld.flavours import OTHER_FLAVOURS, FlavourName, Notice
 
-__all__ = [
-    "LOOPBACK",
-    "PACKS",
-    "SECTIONS",
-    "ConfigFile",
-    "DaemonSection",
-    "Declared",
-    "DefaultsSection",
-    "EnforceSection",
-    "EnvironmentsSection",
-    "HookSection",
-    "Isolation",
-    "Keep",
-    "LimitKeys",
-    "ListenSection",
-    "MaxSection",
-    "MetricsSection",
-    "OnAbort",
-    "ProfileSection",
-    "RecordsSection",
-    "SecretSection",
-    "Section",
-    "Share",
-    "SourceSection",
-    "SpillSection",
-    "ToolSection",
-    "Trust",
-    "strings",
-]
-
 Isolation = Literal["worker", "session", "call"]
 Keep = Literal["head", "tail", "middle"]
 Trust = Literal["confined", "ask", "all"]

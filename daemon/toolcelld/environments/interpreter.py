@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.files.paths import is_below
+from toolcell._paths import is_below
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from toolcell import _program_places
+from toolcell._paths import is_below
 from toolcell._program_places import hops, is_executable, usable_path
-from toolcelld.files.paths import is_below
 from toolcelld.flavours import MARKERS
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 from toolcell._paths import is_below
 from toolcelld import linux
 
-__all__ = ["Exchanged", "Place", "is_below", "is_below_any", "open_place", "open_plain"]
-
 UNSUPPORTED: Final = (errno.ENOSYS, errno.EPERM)
 """Errors of openat2 on kernels before 5.6, and under filters of containers that do not know it."""
 

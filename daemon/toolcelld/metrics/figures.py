@@ -23,8 +23,8 @@ from prometheus_client.registry import Collector
 
 import toolcelld
 from toolcelld.calls.outcomes.history import CallSummary
-from toolcelld.catalog.discovery.sources import PROJECT
 from toolcelld.cell.processes.usage import resident_memory
+from toolcelld.config.schema import PROJECT
 from toolcelld.daemon import Daemon
 from toolcelld.lifecycle import CallState, WorkerState
 from toolcelld.pool.shared_worker import SharedWorker

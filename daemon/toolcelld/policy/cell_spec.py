@@ -14,8 +14,6 @@ from toolcelld.environments.requirements import NO_REQUIREMENTS, Requirements
 from toolcelld.policy.secrets import NO_SECRETS, SecretRefs
 from toolcelld.sandbox.policy import CellLimits, PythonSetup, SandboxPolicy
 
-__all__ = ["CellSpec"]
-
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class CellSpec:

@@ -13,8 +13,6 @@ from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.config.resolution.layers import Says, Standing
 from toolcelld.policy.trust import Trusts
 
-__all__ = ["COMPLETE", "Consent", "consent_to", "grant_command"]
-
 
 @dataclass(frozen=True, slots=True)
 class Consent:

@@ -14,18 +14,6 @@ from typing import Final, TypeAlias
 from toolcell._printable import printable
 from toolcelld.store import Store
 
-__all__ = [
-    "DISABLED_MAX",
-    "REASON_LETTERS_MAX",
-    "Disabled",
-    "DisabledTool",
-    "forget",
-    "in_a_line",
-    "keep",
-    "recall",
-    "texts",
-]
-
 DISABLED_MAX: Final = 1000
 """Tools; all of them are in the answer of GetStatus, where a thousand reasons are 200 kB."""
 REASON_LETTERS_MAX: Final = 200

@@ -14,21 +14,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from toolcell._paths import is_below
 from toolcelld.catalog.discovery.project_servers import REMEDY, SERVERS_FILE
 from toolcelld.catalog.discovery.project_servers import TABLE as SHIPPED
-from toolcelld.catalog.discovery.sources import PROJECT
 from toolcelld.config.enforcement import beyond, beyond_paths
 from toolcelld.config.mistakes import dotted
 from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.resolution.access import Access
-from toolcelld.files.paths import is_below
+from toolcelld.config.schema import PROJECT
 from toolcelld.policy.consent import grant_command
 from toolcelld.policy.permit import Permit
 from toolcelld.sandbox import landlock
 from toolcelld.sandbox.guard.names import protected_name
 from toolcelld.sandbox.setup import own_places
-
-__all__ = ["Explanation", "explain", "summary"]
 
 PRIVATE: Final = "/tmp"  # noqa: S108  # where a strict cell has a directory of its own
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")

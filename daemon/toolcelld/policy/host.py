@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from toolcelld.sandbox.policy import Enclosure
 
-__all__ = ["HostCapabilities"]
-
 
 @dataclass(frozen=True, slots=True)
 class HostCapabilities:

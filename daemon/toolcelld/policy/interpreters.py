@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
+from toolcell._paths import is_below
 from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.config.remedies import set_command
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
@@ -34,18 +35,8 @@ from toolcelld.environments.requirements import (
     in_file,
 )
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.files.paths import is_below, open_plain
+from toolcelld.files.paths import open_plain
 from toolcelld.policy.consent import Consent
-
-__all__ = [
-    "environment_of",
-    "interpreter_of",
-    "manifest_of",
-    "missing_module",
-    "opened_of",
-    "own_python",
-    "requirements_of",
-]
 
 _PROJECT = "project"
 DISTRIBUTIONS: Final = {

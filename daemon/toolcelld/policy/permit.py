@@ -17,26 +17,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from toolcell._paths import is_below
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.discovery.servers import with_packages
-from toolcelld.catalog.discovery.sources import (
-    PROJECT,
-    ToolFile,
-    project_directory,
-)
+from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.catalog.hooks import Hook
 from toolcelld.config.enforcement import lowered
 from toolcelld.config.remedies import CONFIG_FILE
 from toolcelld.config.resolution.access import NOTHING
 from toolcelld.config.resolution.layers import Standing
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, lower
-from toolcelld.config.schema import LimitKeys
+from toolcelld.config.schema import PROJECT, LimitKeys
 from toolcelld.environments.engine import find_engine
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.environments.packages import INSTALLED, manifest_of_packages
 from toolcelld.environments.programs import project_directories
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.files.paths import is_below
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.consent import COMPLETE, Consent, grant_command
 from toolcelld.policy.interpreters import interpreter_of, requirements_of
@@ -46,8 +42,6 @@ from toolcelld.policy.ruleset import Ruleset, switched_off
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import most_of
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
-
-__all__ = ["Permit", "cell_of_description", "cell_of_hook", "permit_of", "secret_missing"]
 
 OF_CELLS = tuple(field.name for field in fields(CellLimits) if field.name in KEYS.values())
 """The limits that a cell is built with; a call under lower ones needs a cell of its own kind."""

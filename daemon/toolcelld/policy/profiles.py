@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from toolcell._paths import is_below
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.config.enforcement import beyond, enforced_by, paths_of
 from toolcelld.config.hosts import WHOLE, network_value, ports_of
@@ -19,19 +20,11 @@ from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.access import Access, in_words
 from toolcelld.config.resolution.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.files.paths import Place, is_below
+from toolcelld.files.paths import Place
 from toolcelld.policy.consent import Consent
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.project import Project
 from toolcelld.sandbox.policy import OPEN, Enclosure, SandboxPolicy
-
-__all__ = [
-    "AUTO",
-    "HostPaths",
-    "enclosure_of",
-    "policy_of",
-    "policy_of_describing",
-]
 
 AUTO: Final[tuple[Enclosure, ...]] = ("strict", "baseline")
 """What `auto` tries, the best first; never silently none."""

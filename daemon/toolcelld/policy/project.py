@@ -27,12 +27,11 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from toolcell._owners import user_name, walk
+from toolcell._paths import is_below
 from toolcelld.config.protected import ALWAYS
-from toolcelld.files.paths import Place, is_below
+from toolcelld.files.paths import Place
 from toolcelld.inspector.process import InspectionError
 from toolcelld.policy.repository import Allowance, common_directory, gitdir_named, named_by, submodules
-
-__all__ = ["Looked", "Project", "find_project", "names_in"]
 
 ENTRIES_MAX: Final = 65536
 """Listed of one directory for patterns, in some 30 ms; the names without `*` are looked for one by one beyond it."""

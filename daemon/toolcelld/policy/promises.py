@@ -18,11 +18,10 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.discovery.sources import PROJECT, ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.promise import TEXT_CHARACTERS_MAX, promise_of
+from toolcelld.config.schema import PROJECT
 from toolcelld.store import Store
-
-__all__ = ["KNOWN_MAX", "Promises", "keep", "place_of", "recall", "text_of"]
 
 KNOWN_MAX: Final = 512
 """Names of one server that are remembered, also of tools that it has no more; a further name is not offered."""

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from toolcell._owners import walk
-from toolcelld.files.paths import Place, is_below, open_plain
+from toolcell._paths import is_below
+from toolcelld.files.paths import Place, open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError
-
-__all__ = ["Allowance", "common_directory", "gitdir_named", "named_by", "submodules"]
 
 T = TypeVar("T")
 

@@ -13,14 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.discovery.sources import (
-    PROJECT,
-    Source,
-    ToolFile,
-    project_above,
-    project_directory,
-    sources_of,
-)
+from toolcelld.catalog.discovery.sources import Source, ToolFile, project_above, project_directory, sources_of
 from toolcelld.catalog.hooks import Hook
 from toolcelld.config.hosts import WHOLE
 from toolcelld.config.load import Config
@@ -30,7 +23,7 @@ from toolcelld.config.resolution.access import NOTHING, Access, in_words
 from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
 from toolcelld.config.resolution.layers import Says, Standing
 from toolcelld.config.resolution.settings import Settings, resolve
-from toolcelld.config.schema import SourceSection
+from toolcelld.config.schema import PROJECT, SourceSection
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.flavours import FLAVOURS, MARKERS, project_places
 from toolcelld.policy.consent import COMPLETE, Consent, consent_to, grant_command
@@ -41,8 +34,6 @@ from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.promises import Promises
 from toolcelld.policy.trust import Trusts, most_of
 from toolcelld.sandbox.setup import own_places
-
-__all__ = ["Ruleset", "switched_off"]
 
 PRESETS = {flavour.name: Preset(flavour.name, flavour.presets) for flavour in FLAVOURS}
 OF_SERVERS = frozenset(

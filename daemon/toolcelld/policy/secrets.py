@@ -21,8 +21,6 @@ from toolcelld.config.schema import SecretSection
 from toolcelld.environments.programs import programs_of
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
-__all__ = ["NO_SECRETS", "SecretError", "SecretRefs"]
-
 READ_SECONDS_MAX: Final = 10.0
 """Of one command; one that asks a person on a terminal never answers."""
 VALUE_BYTES_MAX: Final = 8 * 1024

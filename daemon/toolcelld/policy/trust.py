@@ -24,17 +24,6 @@ from toolcelld.config.resolution.access import Access
 from toolcelld.config.resolution.layers import Says
 from toolcelld.store import Store
 
-__all__ = [
-    "TRUSTED_MAX",
-    "Trusted",
-    "Trusts",
-    "digest_of",
-    "forget",
-    "keep",
-    "most_of",
-    "recall",
-]
-
 TRUSTED_MAX: Final = 10_000
 """Projects; more than this means that a script grants trust."""
 

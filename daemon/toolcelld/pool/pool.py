@@ -28,9 +28,10 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 from weakref import WeakValueDictionary
 
+from toolcell._paths import is_below
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.files.paths import Place, is_below
+from toolcelld.files.paths import Place
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import FairQueue, Places

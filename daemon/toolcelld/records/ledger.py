@@ -32,8 +32,6 @@ from toolcelld.records.tables import CALL_COLUMNS, OPEN_COLUMNS
 from toolcelld.records.writer import FAULTS, Writer, is_damaged, reason_of
 from toolcelld.store import Notice
 
-__all__ = ["UNRECORDED", "Records"]
-
 PRUNE_SECONDS: Final = 60.0
 """Between two looks at the bounds."""
 MEASURE_SECONDS: Final = 1.0

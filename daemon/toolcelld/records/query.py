@@ -14,8 +14,6 @@ from toolcelld.event_log import DECISION
 from toolcelld.records.rows import LOST, REFUSED
 from toolcelld.records.tables import CALL_COLUMNS
 
-__all__ = ["CallFilter", "EventFilter", "calls_sql", "events_sql", "find_sql"]
-
 OUTCOMES: Final = frozenset({*(kind.value for kind in Kind), REFUSED, LOST})
 EVENT_COLUMNS: Final = "run, time, type, session_id, call_id, worker_id, tool, message, details"
 

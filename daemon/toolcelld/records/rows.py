@@ -22,18 +22,6 @@ from toolcelld.event_log import OperatorEvent
 from toolcelld.output.spill import KeptOutput, OutputOrigin
 from toolcelld.records.tables import CALL_COLUMNS
 
-__all__ = [
-    "LOST",
-    "REFUSED",
-    "RecordedCall",
-    "Row",
-    "call_of",
-    "call_row",
-    "event_of",
-    "event_row",
-    "open_row",
-]
-
 Row: TypeAlias = tuple[Any, ...]
 
 LOST: Final = "lost"

@@ -20,8 +20,6 @@ from toolcelld.event_log import OperatorEvent
 from toolcelld.records.rows import LOST, Row, event_row
 from toolcelld.records.tables import OPEN_COLUMNS
 
-__all__ = ["RunLock", "add_event", "begin", "close_lost", "end", "lose", "unended"]
-
 _LOCK: Final = struct.Struct("@hhqqi")  # struct flock of fcntl.h
 KILLED: Final = "The daemon, process {pid}, was killed, or its host went down, before this call ended."
 DROPPED: Final = "How it ended was not recorded: more happened than could be written."

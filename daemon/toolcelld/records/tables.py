@@ -14,8 +14,6 @@ from typing import Final
 from toolcelld.config.schema import RecordsSection
 from toolcelld.database import Schema
 
-__all__ = ["CALL_COLUMNS", "OPEN_COLUMNS", "SCHEMA", "prune", "size_of"]
-
 CHUNK_ROWS: Final = 5000
 """Removed in one transaction: the lock is held for some milliseconds."""
 BYTES_KEPT: Final = 0.95

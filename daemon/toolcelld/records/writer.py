@@ -23,8 +23,6 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from toolcelld import database as files
 from toolcelld.database import DamagedError, NewerError, Schema
 
-__all__ = ["BATCH_SECONDS", "FAULTS", "DatabaseTask", "Writer", "is_damaged", "reason_of"]
-
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -20,12 +20,12 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2_grpc
 
+from toolcell._paths import is_below
 from toolcell_proto.v1 import operator_pb2_grpc, placement_pb2_grpc, toolcell_pb2_grpc
 from toolcelld.config.mistakes import ConfigError, Mistake
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.looks import look
-from toolcelld.files.paths import is_below
 from toolcelld.remote.certificates import Material, fingerprint
 from toolcelld.remote.joining import PATH as JOIN
 from toolcelld.remote.joining import Invitations, Joining

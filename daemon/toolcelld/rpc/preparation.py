@@ -17,8 +17,9 @@ from toolcell._file_kinds import needs_engine
 from toolcell._units import format_bytes
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.discovery.scan import scan
-from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, project_directory, sources_of
+from toolcelld.catalog.discovery.sources import ToolFile, project_directory, sources_of
 from toolcelld.catalog.registry import DirectoryError, resolved
+from toolcelld.config.schema import PROJECT
 from toolcelld.daemon import Daemon
 from toolcelld.environments.builder import BuildError
 from toolcelld.environments.engine import engine_here

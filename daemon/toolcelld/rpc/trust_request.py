@@ -11,15 +11,16 @@ import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from toolcell._paths import is_below
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.discovery.project_servers import SERVERS_FILE
 from toolcelld.catalog.discovery.servers import said_of
-from toolcelld.catalog.discovery.sources import PROJECT, PROJECT_PLUGINS, ToolFile, project_directory
+from toolcelld.catalog.discovery.sources import PROJECT_PLUGINS, ToolFile, project_directory
 from toolcelld.config.remedies import set_command
 from toolcelld.config.resolution.access import Access, in_words
+from toolcelld.config.schema import PROJECT
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
-from toolcelld.files.paths import is_below
 from toolcelld.flavours import project_places
 from toolcelld.policy.consent import grant_command
 from toolcelld.policy.interpreters import environment_of

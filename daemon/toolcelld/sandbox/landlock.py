@@ -26,8 +26,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from toolcell._paths import is_below
 from toolcelld import linux
-from toolcelld.files.paths import Place, is_below, is_below_any, open_place
+from toolcelld.files.paths import Place, is_below_any, open_place
 from toolcelld.sandbox.policy import SandboxPolicy
 
 # <linux/landlock.h>: rights on files, by the version that brought them

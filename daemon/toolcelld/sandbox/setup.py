@@ -44,8 +44,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from toolcell._paths import is_below
 from toolcelld import linux
-from toolcelld.files.paths import is_below
 from toolcelld.sandbox import landlock, namespaces, own_network
 from toolcelld.sandbox.guard.names import NamePatterns, Protected
 from toolcelld.sandbox.guard.operations import Operations

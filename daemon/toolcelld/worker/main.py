@@ -70,8 +70,9 @@ from toolcelld.worker.calling.process_state import ProcessState, watch_handlers
 from toolcelld.worker.calling.report import Usage, WorkerReport
 from toolcelld.worker.calling.tool_loop import ToolLoop
 from toolcelld.worker.channel import DaemonChannel
+from toolcelld.worker.loading.finders import ToolSource
 from toolcelld.worker.loading.imports import ImportedFiles
-from toolcelld.worker.loading.loader import Broken, ToolSource, description_of, helpers_of, load
+from toolcelld.worker.loading.loader import Broken, description_of, helpers_of, load
 from toolcelld.worker.loading.log_files import without_log_files
 from toolcelld.worker.loading.traceback_text import traceback_text
 from toolcelld.worker.template.leftovers import Leftovers

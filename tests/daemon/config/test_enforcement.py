@@ -13,7 +13,7 @@ import pytest
 from toolcell import _owners, _paths
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.discovery.scan import scan
-from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, sources_of
+from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.permissions import rule_for
 from toolcelld.config import load as configuration
 from toolcelld.config import project_file
@@ -26,7 +26,7 @@ from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.report import report
 from toolcelld.config.resolution.layers import ALLOWS
 from toolcelld.config.resolution.settings import KEYS, NO_LIMITS, Limits, lower
-from toolcelld.config.schema import EnforceSection, LimitKeys
+from toolcelld.config.schema import PROJECT, EnforceSection, LimitKeys
 from toolcelld.errors import Refusal
 from toolcelld.files.paths import Place as Found
 from toolcelld.policy.explain import explain, summary

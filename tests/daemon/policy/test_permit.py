@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcell._paths import is_below
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, sources_of
+from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.project_file import ProjectFile
 from toolcelld.config.schema import (
+    PROJECT,
     DaemonSection,
     DefaultsSection,
     HookSection,
@@ -28,7 +30,6 @@ from toolcelld.config.schema import (
     ToolSection,
 )
 from toolcelld.errors import Refusal
-from toolcelld.files.paths import is_below
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.permit import Permit, permit_of
 from toolcelld.policy.profiles import HostPaths

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import pytest
 
 from toolcell import _owners as module
+from toolcell._paths import is_below
 from toolcelld.config.protected import PROTECTED
-from toolcelld.files.paths import is_below
 from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError
 from toolcelld.policy import repository

@@ -11,10 +11,11 @@ from tests.daemon.pool.test_pool import spec
 from toolcelld.catalog.catalog import ToolInfo, assemble, withholding
 from toolcelld.catalog.describing.description import Described, Description
 from toolcelld.catalog.discovery.scan import Scan
-from toolcelld.catalog.discovery.sources import PROJECT, ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.promise import promise_of
 from toolcelld.config.load import Config
 from toolcelld.config.resolution.access import NOTHING
+from toolcelld.config.schema import PROJECT
 from toolcelld.policy import promises
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths

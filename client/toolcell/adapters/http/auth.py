@@ -20,8 +20,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["AccessGuard", "refused", "shows", "values"]
-
 METHODS = ("GET", "POST", "DELETE")
 """Of an application that has no routes of its own."""
 BODY_BYTES_MAX = 20 * 1024 * 1024  # 16 MiB of arguments, which is the daemon's bound, and what is around them

@@ -22,8 +22,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toolcell.adapters.http.lingering import LingeringTransport
 
-__all__ = ["Address", "HttpServer"]
-
 CONNECTIONS_MAX = 256  # a host has a few: a stream for events and one for each call
 HEAD_SECONDS = 30.0  # for the head of a request, and between two requests
 HEAD_BYTES_MAX = 64 * 1024

@@ -11,8 +11,6 @@ import secrets
 import stat
 from collections.abc import Mapping
 
-__all__ = ["BadToken", "token_in_environment", "token_in_file"]
-
 TOKEN_BYTES = 32
 FILE_BYTES_MAX = 4096
 TOKEN = re.compile(r"[!-~]{16,1024}")  # valid in a header, and too long to guess

@@ -6,7 +6,5 @@
 
 from __future__ import annotations
 
-__all__ = ["SHORT"]
-
 SHORT = frozenset({"call", "calls", "ps", "status"})
 """The commands that `quick` can serve."""

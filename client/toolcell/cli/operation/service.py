@@ -36,8 +36,6 @@ from toolcell.client._launch.service import (
     systemctl,
 )
 
-__all__ = ["install", "logs", "status", "uninstall"]
-
 MARK: Final = "# Written by `toolcell service install`, which writes it again; settings of your own: "
 PROGRAMS: Final = {"/usr/bin/env toolcelld": "toolcelld", "/usr/bin/env toolcell ": "toolcell.cli "}
 """What of the unit looks a program up, and the module that is run in its place."""

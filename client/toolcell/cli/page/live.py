@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from types import TracebackType
 from typing import Any, Final, Self
 
 import psutil
@@ -42,9 +41,7 @@ class Live:
         self._looking = asyncio.create_task(self._look(), name="live")  # awaited by __aexit__
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._looking is not None
         self._looking.cancel()
         await asyncio.wait({self._looking})

@@ -19,7 +19,7 @@ from importlib import metadata
 from typing import Any, Final, cast
 
 from toolcell._file_kinds import PYTHON
-from toolcelld.files.paths import is_below
+from toolcell._paths import is_below
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.flavours import Flavour, used
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from toolcell._file_kinds import KINDS, is_test, needs_engine
 from toolcelld.catalog.discovery.candidates import Candidate, candidate_of
 from toolcelld.catalog.discovery.digest import Digest, digest_below, listed
-from toolcelld.catalog.discovery.sources import PROJECT, Source, ToolFile, fault_within
+from toolcelld.catalog.discovery.sources import Source, ToolFile, fault_within
 from toolcelld.catalog.problem import Problem, unused_in
 from toolcelld.config.project_file import PROJECT_FILE
+from toolcelld.config.schema import PROJECT
 from toolcelld.environments.engine import ENGINES, EngineName, ScriptEngine, engine_here
 from toolcelld.files.paths import open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from toolcell import _paths
 from toolcell._file_kinds import kind_of
 from toolcell._owners import fault_below, faults_of, walk
+from toolcell._paths import is_below
 from toolcelld.catalog.discovery.digest import UNWATCHED
 from toolcelld.catalog.discovery.packaged import packaged_tools
 from toolcelld.catalog.discovery.project_servers import SERVERS_FILE, ServersFileError, shipped
@@ -28,7 +29,6 @@ from toolcelld.config.project_file import read as read_project_file
 from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.schema import PROJECT, OnAbort, Share, SourceSection
 from toolcelld.environments.engine import EngineName, ScriptEngine
-from toolcelld.files.paths import is_below
 from toolcelld.flavours import (
     OTHER_FLAVOURS,
     makes_project,
@@ -37,10 +37,6 @@ from toolcelld.flavours import (
     project_places,
     user_places,
 )
-
-__all__ = [
-    "BUILTIN", "PROJECT", "PROJECT_PLUGINS", "Source", "ToolFile", "fault_of_place", "fault_within", "project_above", "project_directory", "projects_above", "server_source", "sources_of",
-]  # fmt: skip
 
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
 BUILTIN = "builtin"

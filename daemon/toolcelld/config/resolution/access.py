@@ -35,8 +35,6 @@ from toolcelld.config.resolution.layers import (
 )
 from toolcelld.config.schema import PROJECT, Declared, DefaultsSection, ProfileSection, SourceSection
 
-__all__ = ["NOTHING", "Access", "asked", "decide", "in_words"]
-
 
 @dataclass(frozen=True, slots=True)
 class Access:

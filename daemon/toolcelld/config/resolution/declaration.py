@@ -14,8 +14,6 @@ from toolcelld.config.schema import Declared
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["NO_PRESET", "DeclarationError", "Preset", "declare"]
-
 
 @dataclass(frozen=True, slots=True)
 class Preset:

@@ -23,10 +23,6 @@ from toolcelld.config.permissions import has_tiers
 from toolcelld.config.schema import LimitKeys, Section
 from toolcelld.files.paths import is_below_any
 
-__all__ = [
-    "ALLOWS", "Layer", "Origins", "Says", "Standing", "enforced", "enforced_limits", "fold", "of", "rules", "said", "table",
-]  # fmt: skip
-
 Says: TypeAlias = Mapping[str, Any]
 """What a layer says, by field; a field that is not there is as the layers before it have it."""
 Layer: TypeAlias = tuple[str, Says, bool]

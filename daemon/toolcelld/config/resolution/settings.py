@@ -46,17 +46,6 @@ from toolcelld.config.schema import (
 )
 from toolcelld.flavours import Notice
 
-__all__ = [
-    "KEYS",
-    "NO_LIMITS",
-    "Limits",
-    "Setting",
-    "Settings",
-    "lower",
-    "resolve",
-    "shown_limit",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from toolcelld.files.paths import is_below, is_below_any
+from toolcell._paths import is_below
+from toolcelld.files.paths import is_below_any
 from toolcelld.sandbox.policy import SandboxPolicy
 
 GIT: Final = (".git", "git~")

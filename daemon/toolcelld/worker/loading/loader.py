@@ -28,8 +28,6 @@ from toolcelld.worker.loading import finders, spawned
 from toolcelld.worker.loading.finders import SIBLINGS, ToolSource
 from toolcelld.worker.loading.traceback_text import traceback_text
 
-__all__ = ["Broken", "ToolSource", "description_of", "helpers_of", "load"]
-
 MARKED_CHARACTERS_MAX: Final = 200
 """Of a line that is shown with the place of a mistake."""
 HELPERS_MAX: Final = 1000

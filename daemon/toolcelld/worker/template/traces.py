@@ -13,7 +13,6 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
 from toolcelld.worker.template.leftovers import Leftovers
@@ -48,9 +47,7 @@ class ImportTraces:
         atexit.register = register
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         atexit.register = self._register
 
     def unfit(self) -> str:

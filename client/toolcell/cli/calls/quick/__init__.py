@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from .plan import QuickPlan
 
-__all__ = ["completions", "run"]
-
 
 def run(words: Sequence[str]) -> int | None:
     """Run a command line, without the name of the program; return its exit code.
