@@ -438,9 +438,8 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         changed = changed_keys(before, self.config)
         self.services.decision("reload", f"changed: {', '.join(changed)}" if changed else "nothing changed")
         await asyncio.to_thread(self._fix_programs)
-        trusts = await trust.recall(
-            self.services.store
-        )  # another daemon of this user may have been told of more
+        # Another daemon of this user may have been told of more
+        trusts = await trust.recall(self.services.store)
         hooks = await self._load_hooks(self.config)
         taken_out = await disabled.recall(self.services.store)
         accepted = await promises.recall(self.services.store)

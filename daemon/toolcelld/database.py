@@ -67,9 +67,8 @@ def set_aside(path: str, error: Exception) -> None:
 
 
 def _connect(path: str, schema: Schema, *, check: bool) -> sqlite3.Connection:
-    os.close(
-        os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    )  # SQLite gives the WAL the same mode
+    # SQLite gives the WAL the same mode
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         if not os.path.getsize(path):  # later it would have no effect but a write

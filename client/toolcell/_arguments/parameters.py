@@ -49,9 +49,8 @@ class InvalidToolDefinition(Exception):
 class Parameters:
     """What a tool takes: the schema for the model, and the reading of what the model sends."""
 
-    known: (
-        Mapping[str, str] | None
-    )  # the names there are, and the field of each; None: others are taken as well
+    # The names there are, and the field of each; None: others are taken as well
+    known: Mapping[str, str] | None
     adapter: TypeAdapter[Any] | None  # None: the schema itself is enforced
     make_schema: Callable[[], dict[str, Any]]  # late: a worker that only runs the tool never needs it
 

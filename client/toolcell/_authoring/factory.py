@@ -167,9 +167,8 @@ def adapted(execute: Callable[..., object]) -> Callable[[Any, ToolContext], obje
             rest = (context.abort, on_update, context)
         return execute(*(context.call_id, arguments, *rest)[: len(parameters)])
 
-    vars(call).update(
-        __signature__=inspect.signature(call), __wrapped__=execute
-    )  # of which it has line and kind
+    # Of which it has line and kind
+    vars(call).update(__signature__=inspect.signature(call), __wrapped__=execute)
     return call
 
 

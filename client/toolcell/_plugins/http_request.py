@@ -39,9 +39,8 @@ _NOT_OF_A_URL = re.compile(r"[^\x21-\x7e]|[\"<>\\^`{|}#]")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS = frozenset({"connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"})  # fmt: skip
 _CHARSET = re.compile(r"charset=\"?([\w-]+)", re.IGNORECASE)
-_CHARSETS = frozenset(
-    {"ascii", "iso-8859-1", "latin-1", "us-ascii", "utf-16", "windows-1252"}
-)  # beside UTF-8
+# Beside UTF-8
+_CHARSETS = frozenset({"ascii", "iso-8859-1", "latin-1", "us-ascii", "utf-16", "windows-1252"})
 
 
 def make(handler: HttpHandler, properties: Mapping[str, Any]) -> Strategy:

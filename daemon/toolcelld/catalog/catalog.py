@@ -88,14 +88,12 @@ class Catalog:
     disabled: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # switched off, not offered
     denied: Mapping[str, str] = field(default_factory=dict[str, str])  # of those: the permission rule
     taken_out: Mapping[str, str] = field(default_factory=dict[str, str])  # and: what an operator said of it
-    withheld: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # and: why it has to be accepted first
+    # And: why it has to be accepted first
+    withheld: Mapping[str, str] = field(default_factory=dict[str, str])
     awaited: frozenset[str] = frozenset()  # paths of the files that are still being described
     coming: frozenset[str] = frozenset()  # the names that those have which had no tools before
-    files: Mapping[str, tuple[ToolInfo, ...]] = field(
-        default_factory=dict[str, tuple[ToolInfo, ...]]
-    )  # last good
+    # Last good
+    files: Mapping[str, tuple[ToolInfo, ...]] = field(default_factory=dict[str, tuple[ToolInfo, ...]])
     described: Mapping[str, Description] = field(default_factory=dict[str, Description], compare=False)
     """By path, the description that the tools of a file were made of."""
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
 MISTAKES_SHOWN_MAX = 10  # a file with more is another kind of file
 SANDBOXES = ("auto", "strict", "baseline", "none")
-TABLES = frozenset(
-    {"secrets", "profile", "source", "tool", "hooks"}
-)  # their keys are names, and each name has a table
+# Their keys are names, and each name has a table
+TABLES = frozenset({"secrets", "profile", "source", "tool", "hooks"})
 
 OF_DIRECTORIES = ("directory", "files", "python", "programs", "runtime")
 """Keys of a source that say where its tool files are, and what runs them."""

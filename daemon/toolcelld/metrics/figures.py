@@ -76,9 +76,8 @@ class _State:
     calls: Counts[CallState]
     workers: Counts[WorkerState]
     pids: tuple[int, ...]
-    servers: Mapping[
-        str, tuple[int, int, int]
-    ]  # by name: processes of an MCP server, their places, and the calls in them
+    # By name: processes of an MCP server, their places, and the calls in them
+    servers: Mapping[str, tuple[int, int, int]]
     gauges: tuple[tuple[str, str, float], ...]  # name, description, value
 
 

@@ -43,9 +43,8 @@ class Describer:
         self._on_change = on_change
         self._make_worker = make_worker
         self._ids = itertools.count(1)
-        self._leaving: set[asyncio.Future[CellExit]] = (
-            set()
-        )  # the mutable state: the ends of cells that are not needed
+        # The mutable state: the ends of cells that are not needed
+        self._leaving: set[asyncio.Future[CellExit]] = set()
 
     async def describe(self, spec: CellSpec) -> Description:
         """Run a file in a cell of its own; the cell is being ended when this returns, or has ended where that failed."""

@@ -104,9 +104,8 @@ class Writer:
         self._on_open = on_open
         self._write = write
         self._after = after
-        self._hurry: SimpleQueue[None] = (
-            SimpleQueue()
-        )  # of what waits for a batch; an Event takes ten steps to wait for
+        # Of what waits for a batch; an Event takes ten steps to wait for
+        self._hurry: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
         # Used on the thread only.
         self._database: sqlite3.Connection | None = None

@@ -319,9 +319,8 @@ class Activity:
             row.calls += 1
             kind = _kind(call)
             row.failed += kind != "ok"
-            row.last = row.last or (
-                str(call.outcome) if call.outcome is not None else kind
-            )  # the newest comes first
+            # The newest comes first
+            row.last = row.last or (str(call.outcome) if call.outcome is not None else kind)
             if call.outcome is not None and call.outcome.ran:
                 times[call.tool].append(call.outcome.facts.run_seconds)
         for name, found_times in times.items():

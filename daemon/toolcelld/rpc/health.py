@@ -37,9 +37,8 @@ class Health(health_pb2_grpc.HealthServicer):
     async def Watch(
         self, request: health_pb2.HealthCheckRequest, context: Any
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        turned = (
-            self._sessions.turned
-        )  # before each look, as what comes while a watcher is written to is new as well
+        # Before each look, as what comes while a watcher is written to is new as well
+        turned = self._sessions.turned
         yield self._status(request)
         while not self.ends:
             await turned.wait()

@@ -132,9 +132,8 @@ class CellSetup:
 class CellPlan:
     """A cell under construction: its inputs and what has been done so far."""
 
-    descriptors: Sequence[
-        int
-    ]  # life line, protocol, abort, stdout, stderr[, handover]: as the zygote received them
+    # Life line, protocol, abort, stdout, stderr[, handover]: as the zygote received them
+    descriptors: Sequence[int]
     zygote_pid: int
     enclosure: Enclosure = "none"
     host_network: bool = False  # of the namespaces of a strict cell none for the network

@@ -75,7 +75,6 @@ def shown_file(path: str) -> str:
     above, name = os.path.split(path)
     if not name.endswith(SERVER.suffix):
         return clean(path)
-    server = name.removesuffix(SERVER.suffix).partition("@")[
-        0
-    ]  # behind it is the digest of a project's command
+    # Behind it is the digest of a project's command
+    server = name.removesuffix(SERVER.suffix).partition("@")[0]
     return clean(f"MCP server {server} of {above}")

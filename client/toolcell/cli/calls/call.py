@@ -296,9 +296,8 @@ def interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[], 
         if asked:
             terminal.clear()
             if isinstance(selected_daemon, Private):
-                shutil.rmtree(
-                    os.path.dirname(selected_daemon.socket), ignore_errors=True
-                )  # it ends by itself when we do
+                # It ends by itself when we do
+                shutil.rmtree(os.path.dirname(selected_daemon.socket), ignore_errors=True)
             os._exit(Exit.ABORTED)
         asked = True
         running.abort(f"by you after {format_seconds(loop.time() - began)}")

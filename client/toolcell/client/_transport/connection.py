@@ -43,9 +43,8 @@ RETRY_MAX_SECONDS = 1.0
 CLOSE_SECONDS = 60.0  # the daemon's own ladder is shorter; this is for one that hangs
 
 LEFT = Refusal(Code.FAILED_PRECONDITION, "session_closed", "The session has been left.")
-FINAL = frozenset(
-    {"superseded", "wrong_token", "session_exists", "version_mismatch"}
-)  # asking again changes nothing
+# Asking again changes nothing
+FINAL = frozenset({"superseded", "wrong_token", "session_exists", "version_mismatch"})
 
 MOVED = frozenset({"moved", "draining"})  # a placed session finds another node
 DRAINING = Refusal(Code.UNAVAILABLE, "draining", "The node drains.")

@@ -98,9 +98,8 @@ class Settings:
     concurrency: int | None = None  # calls at once, of all sessions together
     access: Access = NOTHING  # what it may do
     needs: Access = NOTHING  # what its file and its project ask for
-    held: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # the limits that it would have if it were trusted, by key
+    # The limits that it would have if it were trusted, by key
+    held: Mapping[str, str] = field(default_factory=dict[str, str])
     grant: str = ""  # the command that trusts it; empty where its trust is complete
     enforce: EnforceSection = field(default_factory=EnforceSection.default)  # what no user can loosen
 

@@ -33,9 +33,8 @@ class McpHost:
 
     title: str
     outer: str  # the key of its servers
-    files: Callable[
-        [Mapping[str, str]], list[str]
-    ]  # by the environment; the first that exists, else the first
+    # By the environment; the first that exists, else the first
+    files: Callable[[Mapping[str, str]], list[str]]
     entry: Callable[[Command], dict[str, Any]]
     command: Callable[[dict[str, Any]], Command]  # the way back
     format: Literal["JSON", "TOML", "YAML"] = "JSON"  # of its files; YAML is not edited
