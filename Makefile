@@ -323,10 +323,11 @@ $(VENV)/cluster/ready: $(READY)
 	@for python in python3.13 python3.12 python3.11 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[123].*/bin/python; do \
 	  $$python -c 'import ensurepip' 2>/dev/null && $$python -m venv $(VENV)/cluster && break; done
 	@$(BIN)/python -c 'import tomllib; known = tomllib.load(open("pyproject.toml", "rb")); print(*known["project"]["dependencies"], *known["project"]["optional-dependencies"]["ray"], *known["build-system"]["requires"], "editables>=0.5,<1", sep="\n")' >$(VENV)/cluster.txt
-	@if $(VENV)/cluster/bin/python -m pip install -qq --disable-pip-version-check --no-compile --only-binary ray \
+	@if $(VENV)/cluster/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement $(VENV)/pip.txt && \
+	    $(VENV)/cluster/bin/python -m pip install -qq --disable-pip-version-check --no-compile --only-binary ray --require-hashes \
 	    --constraint $(LOCK) --requirement $(VENV)/cluster.txt; then \
 	  $(VENV)/cluster/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .; fi
-	@mkdir -p $(VENV)/cluster && touch $@
+	@if test -x $(VENV)/cluster/bin/ray; then touch $@; fi
 
 # Unpacked, not installed: no server is started.
 $(VENV)/prometheus/ready: $(READY)

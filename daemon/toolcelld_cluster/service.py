@@ -82,7 +82,7 @@ class Placement(rpc.PlacementServicer):
                 is_alive=is_alive,
             )
         except NoRoom as refusal:
-            self._engine.want(refusal.needs)
+            self._engine.want(client.tenant, refusal.needs)
             raise
         if lease is old or not lease.resources:
             return lease

@@ -39,7 +39,7 @@ class Static:
     def release(self, lease: Lease) -> None:
         """Do nothing, as `reserve`."""
 
-    def want(self, needs: Needs) -> None:
+    def want(self, tenant: str, needs: Needs) -> None:
         """Do nothing: no node is started."""
 
     async def look(self, node: str) -> bool:

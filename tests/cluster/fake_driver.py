@@ -46,6 +46,9 @@ def main() -> None:
                 value = request["resources"].get("GPU", 0) <= 1
                 kept = {key: place for key, place in kept.items() if key not in request["instead"]}
                 kept |= {request["key"]: request["node_id"]} if value else {}
+            case "want" if request["resources"]["GPU"] == 1.5:
+                print(json.dumps({"id": request["id"], "error": "no whole number"}), flush=True)
+                continue
             case "want":
                 kept[request["key"]] = ""
             case "release":

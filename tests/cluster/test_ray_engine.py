@@ -174,13 +174,23 @@ async def test_what_other_work_of_ray_uses_is_not_free(watched: Watched) -> None
 async def test_a_session_that_waits_for_a_resource_gets_that_of_a_node_that_ray_starts(
     watched: Watched,
 ) -> None:
-    needs = Needs(volume="a", labels={"zone": "eu"}, resources={"gpu": 1.0})
-    for wanted in (needs, needs, Needs(volume="b", resources={"gpu": 1.0}), Needs(volume="a")):
-        watched.engine.want(wanted)
-    await watched.until(lambda: watched.asked("want"))
-    (want,) = watched.asked("want")
+    needs = Needs(volume="a", labels={"zone": "eu", "tools": "no"}, resources={"gpu": 1.0})
+    hostile = Needs(volume="a", labels={"zone": "!eu"}, resources={"gpu": 1.0})
+    halves = Needs(volume="a", resources={"gpu": 1.5})  # Ray refuses it
+    for wanted in (
+        hostile,
+        halves,
+        needs,
+        needs,
+        Needs(volume="b", resources={"gpu": 1.0}),
+        Needs(volume="a"),
+    ):
+        watched.engine.want("alice", wanted)
+    await watched.until(lambda: len(watched.asked("want")) == 2)
+    (_, want) = watched.asked("want")
     assert (want["resources"], want["labels"]) == ({"GPU": 1.0}, {"tools": "yes", "zone": "eu"})
     busy = {"GPU": 0.0, "CPU": 8.0}
+    needs = Needs(volume="a", labels={"zone": "eu"}, resources={"gpu": 1.0})
     new = node("n3", labels={"zone": "eu"}, free=busy)  # what waits has it
     watched.says(node("n1", free=busy), node("n2", free=busy), new, started="id-n3")
     await watched.until(lambda: "n3" in watched.engine.nodes())
@@ -189,16 +199,16 @@ async def test_a_session_that_waits_for_a_resource_gets_that_of_a_node_that_ray_
     assert await watched.engine.reserve(lease) == ""
     assert watched.asked("reserve")[0]["instead"] == [want["key"]]
     await watched.until(lambda: "n3 has 0 of gpu free" in watched.book.inventory.faults(needs))
-    assert len(watched.asked("want")) == 1
+    assert len(watched.asked("want")) == 2
 
 
 @pytest.mark.parametrize("watched", [{"idle": 0.0}], indirect=True, ids=["idle"])
 async def test_a_node_that_is_idle_has_no_daemon_until_a_session_waits_for_it(watched: Watched) -> None:
     await watched.until(lambda: not list(watched.engine.nodes()))
     begun = len(watched.asked("start"))
-    watched.engine.want(Needs(volume="a", labels={"zone": "moon"}))  # which none of them has had
+    watched.engine.want("alice", Needs(volume="a", labels={"zone": "moon"}))  # which none of them has had
     watched.says(node("n1"), node("n2"), started="id-n2")
-    watched.engine.want(Needs(volume="a", resources={"gpu": 1.0}))
+    watched.engine.want("alice", Needs(volume="a", resources={"gpu": 1.0}))
     await watched.until(lambda: list(watched.engine.nodes()) == ["n2"])
     lease = watched.resolve(gpu=1.0)
     assert await watched.engine.reserve(lease) == ""

@@ -32,7 +32,7 @@ class Keeping:
         self.inventory.put(Node(name="n1", address="n1:1", volumes={"a": "/a"}, resources={"gpu": 2.0}))
         self.fault: str | Exception = ""
         self.kept: list[Lease] = []
-        self.wanted: list[Needs] = []
+        self.wanted: list[tuple[str, Needs]] = []
 
     def nodes(self) -> Mapping[str, NodeState]:
         return {}
@@ -54,8 +54,8 @@ class Keeping:
         if lease in self.kept:
             self.kept.remove(lease)
 
-    def want(self, needs: Needs) -> None:
-        self.wanted.append(needs)
+    def want(self, tenant: str, needs: Needs) -> None:
+        self.wanted.append((tenant, needs))
 
     async def look(self, node: str) -> bool:
         return True
@@ -136,7 +136,8 @@ async def test_the_engine_is_told_what_a_session_waits_for(served: Served) -> No
     for wanted, why in (({"gpu": 1.0}, "may have 2 of gpu"), ({}, "n1 has zone = nothing")):
         with pytest.raises(Ended, match=why):
             await served.resolve(resources=wanted, labels={"zone": "eu"})
-    assert served.engine.wanted == [Needs(volume="a", labels={"zone": "eu"})]  # and nothing beyond a quota
+    needs = Needs(volume="a", labels={"zone": "eu"})  # and nothing beyond a quota
+    assert served.engine.wanted == [("alice", needs)]
 
 
 async def test_no_ticket_is_for_a_volume_that_the_node_does_not_have(served: Served) -> None:

@@ -147,7 +147,7 @@ class RayEngine:
             async with asyncio.timeout(KEEP_SECONDS):
                 node = self._members[lease.node].id
                 waits = list(self._wants.on(node, self._kept))
-                self._wants.met(waits, lease.resources)
+                self._wants.met(waits, lease.client.tenant, lease.resources)
                 asked = {"key": key, "node_id": node, "resources": _rays(lease.resources), "instead": waits}
                 kept = await self.ask("reserve", **asked)
         except TimeoutError:
@@ -164,12 +164,13 @@ class RayEngine:
             self._freed.add(_key(lease))
             self._hurry.set()
 
-    def want(self, needs: Needs) -> None:
+    def want(self, tenant: str, needs: Needs) -> None:
         """Have Ray's autoscaler start a node, unless one gets what the session takes free before."""
         if needs.volume not in self._section.volumes:
             return
         if needs.resources:
-            if self._wants.add(time.monotonic(), needs):
+            most = self._book.rules.tenants[tenant].resources
+            if self._wants.add(time.monotonic(), tenant, needs, most):
                 self._hurry.set()
         elif fit := [each for each in self._members.values() if each.resting and each.fits(needs)]:
             self._wake(fit[0])
@@ -231,8 +232,12 @@ class RayEngine:
     async def _wait_for(self, found: DriverProcess) -> None:
         """Have Ray keep what sessions wait for, when it has it."""
         for key, needs in self._wants.missing(time.monotonic(), self._kept).items():
-            labels = {**self._section.labels, **needs.labels}
-            await found.ask("want", key=key, resources=_rays(needs.resources), labels=labels)
+            labels = {**needs.labels, **self._section.labels}
+            try:
+                await found.ask("want", key=key, resources=_rays(needs.resources), labels=labels)
+            except DriverRefused as error:
+                logger.warning("Ray keeps nothing for a session that waits: %s", error)
+                self._wants.drop(key)
 
     def _take(self, nodes: list[dict[str, Any]], tasks: asyncio.TaskGroup) -> None:
         """Take over which nodes there are now."""
