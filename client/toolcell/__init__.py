@@ -21,21 +21,13 @@ else:
     from toolcell._lazy import lazy as _lazily
 
     _MODULES = {
-        "Abort": "toolcell._context.context",
-        "Aborted": "toolcell._results.errors",
-        "Content": "toolcell._results.content",
-        "Denied": "toolcell._results.errors",
-        "ExecResult": "toolcell._context.exec",
-        "Field": "pydantic",
-        "File": "toolcell._results.content",
-        "Image": "toolcell._results.content",
-        "Link": "toolcell._results.content",
-        "SessionEvent": "toolcell._authoring.session_events",
-        "Tool": "toolcell._authoring.tool",
-        "ToolContext": "toolcell._context.context",
-        "ToolError": "toolcell._results.errors",
-        "ToolResult": "toolcell._results.content",
-        "tool": "toolcell._authoring.tool",
+        "pydantic": ("Field",),
+        "toolcell._authoring.session_events": ("SessionEvent",),
+        "toolcell._authoring.tool": ("Tool", "tool"),
+        "toolcell._context.context": ("Abort", "ToolContext"),
+        "toolcell._context.exec": ("ExecResult",),
+        "toolcell._results.content": ("Content", "File", "Image", "Link", "ToolResult"),
+        "toolcell._results.errors": ("Aborted", "Denied", "ToolError"),
     }
     __getattr__, __dir__ = _lazily(__name__, globals(), _MODULES)
 
