@@ -35,15 +35,12 @@ SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un on Linux
 
 
 class Daemon(Protocol):
-    """A daemon, as far as a session cares."""
+    """A daemon, as far as a session cares; by default one that is there, has no other in its place, and is not ours."""
 
     linger_seconds: float
     """For which calls go on after a lost connection, where a session says nothing."""
-
-    @property
-    def socket(self) -> str:
-        """Where it listens."""
-        ...
+    socket: str
+    """Where it listens."""
 
     def place(self, directory: str | os.PathLike[str]) -> str:
         """A directory of a session, as the daemon is told of it."""
@@ -51,7 +48,7 @@ class Daemon(Protocol):
 
     async def ready(self) -> None:
         """Return when it may be dialled; starts it where that is ours to do. Raises Unavailable."""
-        ...
+        return
 
     def dial(self) -> AbstractAsyncContextManager[Channel]:
         """A channel to it, with what agents show. Raises Unavailable."""
@@ -59,15 +56,15 @@ class Daemon(Protocol):
 
     def lost(self, why: Refusal) -> bool:
         """Take note that it is lost, or refuses the session; returns whether another one may be dialled in its place."""
-        ...
+        return False
 
     def welcomed(self) -> None:
         """Take note that it has opened the session."""
-        ...
+        return
 
     async def end(self) -> None:
         """End it, if it is ours."""
-        ...
+        return
 
 
 def find(address: str | None, daemon: Literal["start", "running", "private"]) -> Daemon:
@@ -90,11 +87,13 @@ def find(address: str | None, daemon: Literal["start", "running", "private"]) ->
     return Shared(socket) if daemon == "start" else Running(socket)
 
 
-class _OfThisMachine:
-    """A daemon on a socket, with its token beside it."""
+class Running(Daemon):
+    """A daemon on a socket, with its token beside it, that another process started."""
 
-    socket: str
     linger_seconds = 10.0
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
 
     def place(self, directory: str | os.PathLike[str]) -> str:
         """A directory, absolute, as the daemon works elsewhere."""
@@ -104,32 +103,9 @@ class _OfThisMachine:
         """A channel to it, with the token of agents. Raises Unavailable."""
         return dial(self.socket, _paths.agent_token_path(self.socket))
 
-    def lost(self, why: Refusal) -> bool:
-        """There is no other one."""
-        return False
 
-    def welcomed(self) -> None:
-        """It is the only one."""
-
-
-class Running(_OfThisMachine):
-    """A daemon that another process started."""
-
-    def __init__(self, socket: str) -> None:
-        self.socket = socket
-
-    async def ready(self) -> None:
-        """Whether it answers shows when it is dialled."""
-
-    async def end(self) -> None:
-        """It is not ours."""
-
-
-class Shared(_OfThisMachine):
-    """The user's daemon, started by the first client."""
-
-    def __init__(self, socket: str) -> None:
-        self.socket = socket
+class Shared(Running):
+    """The user's daemon, started by the first client: it serves other clients too, and exits when it is idle."""
 
     async def ready(self) -> None:
         """Start it unless it answers: as the user's service where one is installed, else detached."""
@@ -143,9 +119,6 @@ class Shared(_OfThisMachine):
         child = DaemonProcess(command, log_path, life_line=False)
         await _until_answers(self.socket, child)
 
-    async def end(self) -> None:
-        """Do nothing: it serves other clients too, and exits when it is idle."""
-
     async def _is_served(self) -> bool:
         """Whether a service has been started, or is about to answer. Raises Unavailable."""
         # Units serve the user's runtime directory, so a socket that was moved is not a unit's.
@@ -156,7 +129,7 @@ class Shared(_OfThisMachine):
         return (has_manager and await service.start()) or await service.run_by_root()
 
 
-class Private(_OfThisMachine):
+class Private(Running):
     """A private daemon on a socket of its own, which ends with this process."""
 
     def __init__(self, *options: str) -> None:

@@ -19,7 +19,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from toolcell._paths import TLS, machine_file
 from toolcell.client._grpc.channel import Channel
 from toolcell.client._grpc.remote import open_remote_link
-from toolcell.client.errors import Refusal, Unavailable
+from toolcell.client.errors import Unavailable
+
+from .daemon import Daemon
 
 FILE_BYTES_MAX = 256 * 1024
 PORT_MAX = 65_535
@@ -51,7 +53,7 @@ class Known(Protocol):
 KnownT = TypeVar("KnownT", bound=Known)
 
 
-class Remote:
+class Remote(Daemon):
     """A daemon at an address of a network.
 
     Args:
@@ -91,9 +93,6 @@ class Remote:
         """A directory as it was named, as that machine finds it; a relative one begins at the directory that was joined."""
         return os.fspath(directory)
 
-    async def ready(self) -> None:
-        """Whether it answers shows when it is dialled."""
-
     @asynccontextmanager
     async def dial(self) -> AsyncGenerator[Channel]:
         """A channel to it, with the ticket. Raises Unavailable."""
@@ -113,16 +112,6 @@ class Remote:
             yield Channel(link)
         finally:
             await link.close()
-
-    def lost(self, why: Refusal) -> bool:
-        """There is no other one."""
-        return False
-
-    def welcomed(self) -> None:
-        """It is the only one."""
-
-    async def end(self) -> None:
-        """It is not ours."""
 
 
 def split(address: str) -> tuple[str, int]:
