@@ -106,7 +106,7 @@ async def run(
         logging.getLogger(LOGGER_OF_GRPC).addFilter(_is_no_clients)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop, signal.Signals(number).name)
-        loop.add_signal_handler(signal.SIGHUP, _reload_soon, daemon)
+        loop.add_signal_handler(signal.SIGHUP, lambda: daemon.services.tasks.create_task(_reload(daemon)))
         # Handled and not ignored, because programs that the daemon starts would inherit that.
         for number in linux.UNUSED_SIGNALS:
             loop.add_signal_handler(number, _note_signal, number)
@@ -197,10 +197,6 @@ def _user() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
-
-
-def _reload_soon(daemon: Daemon) -> None:
-    daemon.services.tasks.create_task(_reload(daemon))
 
 
 async def _reload(daemon: Daemon) -> None:

@@ -93,12 +93,7 @@ async def install(context: CommandContext, user: str | None, *, system: bool) ->
     await _manager(service)
     _check_program(service)
     for file in filter(_others, service.files):
-        raise Failure(
-            Exit.FAILED,
-            "service",
-            f"{file} was not written by this command, and stays as it is.",
-            f"To replace it: mv {file} {file}.old",
-        )
+        raise _kept(file, f"To replace it: mv {file} {file}.old")
     for file in service.files:
         _write(file, _text(service, file))
     runs = _paths.answers(service.socket) and (await _ask(service, "is-active", service.unit)).code != 0
@@ -113,15 +108,18 @@ async def install(context: CommandContext, user: str | None, *, system: bool) ->
     if context.as_json:
         print_json({"unit": service.file, "started": not runs})
         return Exit.OK
-    print_prose(f"{service.file} is written, and started {_when(service)}.")
+    when = "with the machine" if service.addition else "at each login"
+    print_prose(f"{service.file} is written, and started {when}.")
     if runs:
         print_prose("A daemon runs that is no service. To have the service in its place: toolcell stop")
     Terminal(quiet=context.quiet).note(f"{_hint(service)}\n")
     return Exit.OK
 
 
-def _when(service: Service) -> str:
-    return "with the machine" if service.addition else "at each login"
+def _kept(file: str, remedy: str) -> Failure:
+    return Failure(
+        Exit.FAILED, "service", f"{file} was not written by this command, and stays as it is.", remedy
+    )
 
 
 def _hint(service: Service) -> str:
@@ -138,12 +136,8 @@ async def uninstall(context: CommandContext, user: str | None, *, system: bool) 
     _check_rights(service)
     await _manager(service)
     if _others(service.file):
-        raise Failure(
-            Exit.FAILED,
-            "service",
-            f"{service.file} was not written by this command, and stays as it is.",
-            f"To stop it: {service.systemctl} disable --now {service.unit.removesuffix('.service')}",
-        )
+        unit = service.unit.removesuffix(".service")
+        raise _kept(service.file, f"To stop it: {service.systemctl} disable --now {unit}")
     removed = False
     if is_there := _is_ours(service.file):
         others = [file for file in service.files[1:] if _is_ours(file)]

@@ -136,7 +136,9 @@ async def _call(
     async def permission(ask: Ask) -> Answer:
         about = {"kind": "permission", "message": ask.question}
         answered = await questions.put(
-            tell, about | {"patterns": [*ask.patterns], "always": [*ask.always]}, _is_permission
+            tell,
+            about | {"patterns": [*ask.patterns], "always": [*ask.always]},
+            lambda given: given.value is None,
         )
         if not answered.allowed and answered.message:
             raise Denied(answered.message)
@@ -181,10 +183,6 @@ async def _call(
 
 def _refused(cause: str, message: str) -> dict[str, Any]:
     return {"kind": "refused", "cause": cause, "message": message}
-
-
-def _is_permission(answered: _Answered) -> bool:
-    return answered.value is None
 
 
 def _is_value(question: Question, value: str | bool | None) -> bool:
