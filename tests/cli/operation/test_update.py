@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
 import pytest
 from tests.cli.authoring.npm_registry import Registry, registry
@@ -14,6 +17,12 @@ from tests.cli.conftest import Project, user_daemon
 from tests.daemons import checked
 from tests.engines import NODE
 from tests.process.test_environments import UV, make_wheel
+
+from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli.operation import update as updating_command
+from toolcell_proto.v1 import operator_pb2 as op
+from toolcelld.calls.installation import INSTALL_SECONDS_MAX
+from toolcelld.environments.builder import BUILD_SECONDS_MAX
 
 SERVER: Final = """
 import json, sys
@@ -101,6 +110,27 @@ def updating(project: Project, tmp_path: Path) -> Iterator[Project]:
 def scripted(packages: Registry, version: str, **tools: str) -> None:
     files = {"main.js": SCRIPT.format(tools=json.dumps(tools))}
     packages.add("@scope/scripted", files, version=version, program="main.js", needs=("dep",))
+
+
+def test_an_update_waits_as_long_as_an_installation_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    @asynccontextmanager
+    async def asked(*_: object) -> AsyncGenerator[mock.AsyncMock]:
+        client = mock.AsyncMock()
+
+        async def ask(*_: object, timeout_seconds: float) -> op.TryServerResponse:
+            waited.append(timeout_seconds)
+            return op.TryServerResponse(problem="is not tried here")
+
+        client.ask = ask
+        yield client
+
+    monkeypatch.setattr(updating_command, "daemon", asked)
+    monkeypatch.setattr(updating_command, "operate", asked)
+    context = CommandContext(quiet=True, as_json=True)
+    asyncio.run(updating_command.update(context, "served", None, yes=False))
+    assert waited[0] > max(INSTALL_SECONDS_MAX, BUILD_SECONDS_MAX)
 
 
 @pytest.mark.slow

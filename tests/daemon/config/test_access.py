@@ -183,6 +183,8 @@ def test_every_entry_names_the_table_that_gives_it() -> None:
     assert access.origin("network", WHOLE) == "config [profile.mine]"
     assert access.origin("secrets") == "config [tool.t]"
     assert decided({}, {"network": ["a.com"]}).origin("network") == "asked for by the file"
+    served = decided({}, {"secrets": ["A"]}, source={"mcp": ["server"], "secrets": ["A"]})
+    assert served.origin("secrets") == "config [source.project]", "an MCP server has no file that asks"
     assert decided({"network": False}, {"network": ["a.com"]}).origin("network") == "config [tool.t]"
     stronger = decided({}, {"sandbox": "strict", "programs": False})
     assert (stronger.sandbox, stronger.origin("enclosure"), stronger.origin("programs")) == (

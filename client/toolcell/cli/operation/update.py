@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
+from typing import Final
 
 from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit
@@ -15,6 +16,9 @@ from toolcell.cli._ui.terminal import LOADING, Terminal
 from toolcell.cli.operation.adopt.adopt import asked
 from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2 as op
+
+TRIED_SECONDS: Final = 900.0
+"""For an installation, which may take ten minutes, and for the start of a server."""
 
 
 async def update(context: CommandContext, server: str, version: str | None, *, yes: bool) -> Exit:
@@ -29,7 +33,7 @@ async def update(context: CommandContext, server: str, version: str | None, *, y
     waiting = Terminal(quiet=context.quiet).waiting(LOADING)
     async with waiting as line, daemon(context) as found, operate(found) as client:
         request = op.TryServerRequest(directory=os.getcwd(), server=server, version=version or "")
-        tried = await client.ask(client.operator.TryServer, request)
+        tried = await client.ask(client.operator.TryServer, request, timeout_seconds=TRIED_SECONDS)
         line.end()
         if not context.as_json:
             print_prose("\n".join(_shown(tried, server)))

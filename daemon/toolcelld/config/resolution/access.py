@@ -116,7 +116,7 @@ def decide(
 
     The arguments are those of `settings.resolve`; `file` and `project` are what the file declares and the project asks for.
     """
-    asks, own = _asking(file, project), _insisting(file)
+    asks, own = _asking(config, file, source, project), _insisting(file)
     gives = _granting(config, tool, source, standing, most)
     least = [_LEAST] if standing is Standing.UNTRUSTED else []
     root = [*enforced(config)]
@@ -126,7 +126,7 @@ def decide(
 
 def asked(config: Config, tool: str, file: Declared, source: str, project: ProjectFile) -> Access:
     """Return what a project's tool would get beyond the smallest cell if it were trusted; as `profile` a weaker sandbox."""
-    asks = _asking(file, project)
+    asks = _asking(config, file, source, project)
     root = [*enforced(config)]
     full = Access.of([*asks, *_granting(config, tool, source, Standing.FULL, {}), *asks, *root])
     tight = Access.of([*_granting(config, tool, source, Standing.CHANGED, {}), *root])
@@ -164,13 +164,12 @@ _LEAST: Final[Layer] = (
 """The most that the tool of a project may have that is not trusted."""
 
 
-def _asking(file: Declared, project: ProjectFile) -> list[Layer]:
-    """List what a tool's file and its project ask for."""
-    asks = [("the file", _read(said(file, _ASKS))), ("the project", _read(said(project, _ASKS)))]
-    return [
-        (f"asked for by {whose}", {key: value for key, value in says.items() if value}, True)
-        for whose, says in asks
-    ]
+def _asking(config: Config, file: Declared, source: str, project: ProjectFile) -> list[Layer]:
+    """List what a tool's file and its project ask for; of an MCP server the file is the table of its source."""
+    is_server = config.sources.get(source, SourceSection.default()).mcp
+    by_file = table("source", source) if is_server else "asked for by the file"
+    asks = [(by_file, _read(said(file, _ASKS))), ("asked for by the project", _read(said(project, _ASKS)))]
+    return [(whose, {key: value for key, value in says.items() if value}, True) for whose, says in asks]
 
 
 def _ceilings(config: Config, source: str, most: Says) -> list[Layer]:
