@@ -148,6 +148,7 @@ TYPED: dict[tuple[str, str], Case | str] = {
     ("policy/explain.py", "reload"): (
         "cli/operation/test_explain.py::test_a_protected_name_and_the_grant_that_it_names"
     ),
+    ("policy/explain.py", "stop"): "cli/operation/test_explain.py::test_a_variable_and_a_program",
     ("policy/interpreters.py", "prepare"): "cli/authoring/test_prepare.py::{prepare}",
     ("policy/permit.py", "prepare"): "of a server from npm, in tests/public/test_public_servers.py",
     ("policy/permit.py", "reload"): (

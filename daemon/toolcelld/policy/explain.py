@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,18 +54,19 @@ class Explanation:
     remedy: str = ""
 
 
-def explain(permit: Permit, subject: str) -> Explanation:
+def explain(permit: Permit, subject: str, environment: Mapping[str, str]) -> Explanation:
     """Answer whether a tool may have a path, a host, a program or a variable.
 
     Args:
         permit: The decision for the tool.
         subject: A path has a "/" (relative to the session's directory) or begins with "~"; a variable is in capitals; a
             host has a dot; everything else is a program.
+        environment: The variables of the daemon.
     """
     if subject.startswith("~") or "/" in subject or subject in (".", ".."):
         return _path(permit, os.path.join(permit.spec.directory, os.path.expanduser(subject)), subject)
     if _VARIABLE.fullmatch(subject):
-        return _variable(permit, subject)
+        return _variable(permit, subject, environment)
     if _HOST.fullmatch(subject):
         return _host(permit, subject)
     return _program(permit, subject)
@@ -229,7 +230,7 @@ def _program(permit: Permit, subject: str) -> Explanation:
     return Explanation("program", subject, True, "start", f"{found}, by PATH")
 
 
-def _variable(permit: Permit, subject: str) -> Explanation:
+def _variable(permit: Permit, subject: str, environment: Mapping[str, str]) -> Explanation:
     spec, access = permit.spec, permit.settings.access
     if any(subject == secret for secret, _ in spec.secrets.places):
         rule = f"secrets, {access.origin('secrets', subject)}"
@@ -238,14 +239,16 @@ def _variable(permit: Permit, subject: str) -> Explanation:
     rule = f"env, {access.origin('env', pattern)}"
     if subject in dict(spec.environment):
         return Explanation("variable", subject, True, "read", rule)
+    absent = f"The daemon was started without {subject}: set it where it is started, then: toolcell stop"
     if pattern:
-        return Explanation(
-            "variable", subject, False, "not read", "it is granted, and the daemon does not have it"
-        )
+        rule = "it is granted, and the daemon does not have it"
+        return Explanation("variable", subject, False, "not read", rule, absent)
     remedy = set_command((*_table(permit), "env"), [*access.env, subject])
     if _table(permit) == SHIPPED:
-        remedy = REMEDY
-    elif spec.file.source == PROJECT:
+        return Explanation("variable", subject, False, "not read", rule, REMEDY)
+    if subject not in environment:
+        remedy += f"\n{absent}"
+    if spec.file.source == PROJECT:
         remedy += f"\nThen: {grant_command(permit.tool.file)}"
     return Explanation("variable", subject, False, "not read", rule, remedy)
 

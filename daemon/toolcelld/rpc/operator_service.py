@@ -272,7 +272,7 @@ class Operator(Steering):
         consent = await look(catalog.directory, ruleset.with_held, permit.consent, tool.file, tool)
         permit = dataclasses.replace(permit, consent=consent)
         answers = (
-            [await asyncio.to_thread(explain, permit, request.subject)]
+            [await asyncio.to_thread(explain, permit, request.subject, ruleset.host_paths.environment)]
             if request.subject
             else summary(permit)
         )

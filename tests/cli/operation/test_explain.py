@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,13 @@ def test_a_variable_and_a_program(confined: Project) -> None:
     told = asked(confined, "AWS_KEY")
     assert told["allowed"] is tried(confined, variable="AWS_KEY")["variable"] is False
     assert "toolcell config set tool.reaches.env" in told["remedy"]
-    assert "AWS_KEY" in told["remedy"]
+    absent = "The daemon was started without AWS_KEY: set it where it is started, then: toolcell stop"
+    assert absent in told["remedy"].splitlines()
+    grant, _, trust = told["remedy"].splitlines()
+    assert confined.run(*shlex.split(grant)[1:]).code == 0
+    assert confined.run(*shlex.split(trust.removeprefix("Then: "))[1:], "--yes").code == 0
+    granted = asked(confined, "AWS_KEY")
+    assert (granted["rule"], granted["remedy"]) == ("it is granted, and the daemon does not have it", absent)
     assert asked(confined, "sh")["allowed"] is tried(confined, program="sh")["program"] is True
     told = asked(confined, "nothing-like-this")
     assert told["allowed"] is tried(confined, program="nothing-like-this")["program"] is False

@@ -404,7 +404,7 @@ def test_explain_names_root_as_the_reason(place: Place) -> None:
     assert said["network"] == f"[enforce] network {at}"
     assert permit.settings.origin("timeout") == f"[enforce] max.timeout {at}"
     assert permit.settings.origin("sandbox") == f"[enforce] sandbox {at}"
-    host = explain(permit, "evil.example.org")
+    host = explain(permit, "evil.example.org", {})
     assert (host.allowed, host.remedy) == (
         False,
         f"The administrator of this machine does not allow the network to evil.example.org: [enforce] network {at}.",
@@ -440,10 +440,10 @@ def test_explain_names_root_for_a_path_that_no_profile_may_open(place: Place) ->
     )
     ruleset = Ruleset(config, HostPaths(HostCapabilities(), "/home/me"))
     permit = permit_of(ruleset, tool, ruleset.find_project(str(place.root)), str(place.root))
-    remedy = explain(permit, "/home/else/x").remedy
+    remedy = explain(permit, "/home/else/x", {}).remedy
     says = f"does not allow profiles to open /home/else/x: [enforce] readable in {_paths.SYSTEM_CONFIG}."
     assert remedy == f"The administrator of this machine {says}"
-    assert "[profile.mine]" in explain(permit, "/srv/x").remedy
+    assert "[profile.mine]" in explain(permit, "/srv/x", {}).remedy
 
 
 @pytest.mark.parametrize(
