@@ -95,6 +95,7 @@ class RpcLink(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._paused = False  # the kernel takes no more for now
         self._awaited = False  # some RPC was blocked when it was asked
+        self._gathers = False  # what is sent waits for the end of the loop's turn
         self._view = _buffer.view
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -129,6 +130,16 @@ class RpcLink(asyncio.BufferedProtocol):
         self._awaited = self._awaited or blocked
         return blocked
 
+    def gather(self) -> None:
+        """Send what is sent from now on in one piece, when the loop has run what is ready: after news for several tasks."""
+        if not self._gathers:
+            self._gathers = True
+            asyncio.get_running_loop().call_soon(self._send_gathered)
+
+    def _send_gathered(self) -> None:
+        self._gathers = False
+        self._write()
+
     def drop(self) -> None:
         """Lose the connection at once: what is open on it ends as when the line breaks."""
         self._transport.abort()
@@ -148,12 +159,15 @@ class RpcLink(asyncio.BufferedProtocol):
         """End the connection and what is left of its RPCs."""
         for stream in list(self._rpcs):
             self._rpcs[stream].cancel()
+        self._send_gathered()
         self._transport.close()
         await asyncio.wait({self.lost}, timeout=CLOSE_SECONDS)
         if not self.lost.done():
             self._transport.abort()
 
     def _write(self) -> None:
+        if self._gathers:
+            return
         if (out := self._http2.take()) and not self._transport.is_closing():
             self._transport.write(out)
             if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:

@@ -92,6 +92,8 @@ class Stream:
         def handle(message: pb.AttachResponse, size_bytes: int, first: int) -> None:
             for event in message.events[first:] if first else message.events:
                 handle_event(event)
+            if len(message.events) > 1:
+                self._link.gather()  # tasks that go on together send together
             self._received(message.events, size_bytes)
 
         timer = asyncio.get_running_loop().call_later(WELCOME_SECONDS, self._give_up, NO_ANSWER)
