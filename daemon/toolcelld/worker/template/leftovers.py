@@ -2,6 +2,10 @@
 
 A mount point in a temporary directory is a place that was granted to the tool. Neither it nor the directories above it are
 removed, and no other file system is entered: a call can rename a directory that has a mount point below it.
+
+Most calls leave nothing, and each look at a directory delays an outcome by ten system calls. In a file system of the cell
+alone, which is in memory, whatever is changed in a directory or of it changes its `ctime`, which no process can set. So one
+that has the times of an earlier look is as it was then, if the clock of these times had gone on before that look.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import fcntl
 import os
 import re
 import stat
+import time
 from typing import Final, TypeAlias
 
 from toolcelld.sandbox.setup import CellSetup
@@ -20,6 +25,8 @@ SEGMENTS: Final = "/proc/sysvipc/shm"
 REMOVED_MAX: Final = 10_000
 """Entries that are removed after one call; it takes less time to make a new cell than to remove more."""
 
+CLOCK: Final = 5
+"""CLOCK_REALTIME_COARSE of <linux/time.h>, which Python does not name: that of the times of files, or behind it."""
 FS_IOC_GETFLAGS: Final = 0x80086601  # <linux/fs.h>; what `lsattr` shows
 
 _Identity: TypeAlias = tuple[int, int, int, int, int, bytes, tuple[tuple[str, bytes], ...]]
@@ -49,6 +56,7 @@ class Leftovers:
                     while (path := os.path.dirname(path)) != root:
                         self._kept.setdefault(path, _identity(path))
         self._times = {path: _times(path) for path, found in self._kept.items() if found is not None}
+        self._seen: dict[str, os.stat_result] = {}  # as they were found clean, of those whose `ctime` tells
         self._removed = 0
 
     def is_clean(self) -> bool:
@@ -58,20 +66,29 @@ class Leftovers:
     def remove(self) -> bool:
         """Remove what is left. Return False if that is not possible."""
         self._removed = 0
-        directories = {path: found for path, found in self._kept.items() if found is not None}
         try:
-            if any(_identity(path) != found for path, found in directories.items()):
+            now_ns = time.clock_gettime_ns(CLOCK)
+            found = {path: os.lstat(path) for path, known in self._kept.items() if known is not None}
+            changed = [path for path, now in found.items() if not _is_same(now, self._seen.get(path))]
+            if any(_identity(path) != self._kept[path] for path in changed):
                 return False  # a call put something else there
-            for directory, found in directories.items():
-                device = found[0]
-                for name in os.listdir(directory):
-                    if (path := os.path.join(directory, name)) not in self._kept:
-                        self._remove(path, device)
-                os.utime(directory, ns=self._times[directory])
+            for directory in changed:
+                self._empty(directory, found[directory], now_ns)
         except (OSError, RecursionError):
             return False
         # Who could put something there now is gone, so only what was removed is looked for once more.
         return not self._has_segments() if not self._removed else self.is_clean()
+
+    def _empty(self, directory: str, found: os.stat_result, now_ns: int) -> None:
+        """Remove what is in a directory that stays. Take note of one that was empty, as it was at that time."""
+        removed = self._removed
+        for name in _names(directory):
+            if (path := os.path.join(directory, name)) not in self._kept:
+                self._remove(path, found.st_dev)
+        if _times(directory) != self._times[directory]:
+            os.utime(directory, ns=self._times[directory])
+        elif self._strict and removed == self._removed and found.st_ctime_ns < now_ns:
+            self._seen[directory] = found
 
     def _remove(self, path: str, device: int) -> None:
         self._removed += 1
@@ -91,7 +108,7 @@ class Leftovers:
             if found is None:
                 continue
             with contextlib.suppress(OSError):
-                names = os.listdir(path)
+                names = _names(path)
                 if _identity(path) == found and all(os.path.join(path, name) in self._kept for name in names):
                     continue
             return False
@@ -126,6 +143,27 @@ def _flags(path: str) -> bytes:
         return b""
     finally:
         os.close(opened)
+
+
+def _names(path: str) -> list[str]:
+    """Return what a directory has, and leave its times as they are where it is our own."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NOATIME | os.O_CLOEXEC)
+    except PermissionError:
+        return os.listdir(path)
+    try:
+        return os.listdir(opened)
+    finally:
+        os.close(opened)
+
+
+def _is_same(now: os.stat_result, seen: os.stat_result | None) -> bool:
+    return (
+        seen is not None
+        and tuple(now) == tuple(seen)
+        and now.st_ctime_ns == seen.st_ctime_ns
+        and ((now.st_atime_ns, now.st_mtime_ns) == (seen.st_atime_ns, seen.st_mtime_ns))
+    )
 
 
 def _times(path: str) -> tuple[int, int]:
