@@ -11,6 +11,7 @@ import ssl
 import stat
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,13 +76,36 @@ def _keys(state: str, name: str, nodes: Iterable[str]) -> Keys:
     )
 
 
-def add(known: Keys, state: str, node: str) -> str:
-    """Read or make the keys of a node that is new, and return their directory. Blocks. Raises FileError."""
+def stored(state: str) -> list[str]:
+    """Return the nodes that have keys. Blocks."""
+    try:
+        found = os.listdir(os.path.join(state, NODES))
+    except FileNotFoundError:
+        return []
+    return sorted(
+        name for name in found if os.path.exists(os.path.join(state, NODES, name, NAMES["tickets"]))
+    )
+
+
+def remove(known: Keys, state: str, node: str) -> None:
+    """Remove the keys of a node that is gone for good. Blocks."""
+    known.tickets.pop(node, None)
+    place = os.path.join(state, NODES, node)
+    for name in NAMES.values():
+        with suppress(FileNotFoundError):
+            os.remove(os.path.join(place, name))
+    with suppress(OSError):  # an operator has put something there
+        os.rmdir(place)
+
+
+def files(known: Keys, state: str, node: str) -> dict[str, bytes]:
+    """Return what a node listens with, by the names of the files; make it where it is missing. Blocks. Raises FileError."""
+    place = os.path.join(state, NODES, node)
     try:
         known.tickets[node] = _node(state, node, (known.authority, known.authority_key))
+        return {name: _read(place, name) for name in NAMES.values()}
     except OSError as error:
         raise FileError(f"{error.filename or state} cannot be used: {error.strerror}") from error
-    return os.path.join(state, NODES, node)
 
 
 def _node(state: str, node: str, authority: tuple[bytes, bytes]) -> bytes:

@@ -18,6 +18,7 @@ import pytest
 
 from toolcelld_cluster.book import Book, Client, Lease
 from toolcelld_cluster.configuration import Configuration, FileError, load
+from toolcelld_cluster.environment import clean
 from toolcelld_cluster.inventory import Inventory, Needs
 from toolcelld_cluster.keys import keys
 from toolcelld_cluster.process import Lock, end, holder
@@ -26,7 +27,6 @@ from toolcelld_cluster.ray import engine as module
 from toolcelld_cluster.ray.driver import ALIVE, DriverFault, refuse_strangers
 from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, down, driver
 from toolcelld_cluster.ray.engine import RayEngine
-from toolcelld_cluster.ray.node import clean
 from toolcelld_cluster.server import run
 
 from .fake_driver import FILE

@@ -11,7 +11,6 @@ import asyncio
 import base64
 import itertools
 import logging
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -20,11 +19,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from toolcell._printable import printable
-from toolcelld.remote.certificates import NAMES
 from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Book, Lease
 from toolcelld_cluster.configuration import NODE_NAME, Configuration, FileError, RaySection
 from toolcelld_cluster.inventory import Inventory, Needs, Node
-from toolcelld_cluster.keys import Keys, add
+from toolcelld_cluster.keys import Keys, files
+from toolcelld_cluster.members import Members
 from toolcelld_cluster.ray.driver_process import DriverLost, DriverProcess, DriverRefused, driver
 from toolcelld_cluster.ray.node import NodeOptions
 from toolcelld_cluster.ray.wants import Wants, is_want
@@ -57,7 +56,6 @@ class Member:
 
     id: str
     watch: NodeWatch
-    watching: asyncio.Task[None] | None = None
     starting: asyncio.Task[None] | None = None
     look_at: float = 0.0  # when its daemon is asked for next
     used_at: float = field(default_factory=time.monotonic)  # when it had a session, or one waited for it
@@ -89,6 +87,7 @@ class RayEngine:
         self._section = section
         self._book = book
         self._keys = found
+        self._nodes = Members(book, found)
         self._members: dict[str, Member] = {}  # by name
         self._driver: DriverProcess | None = None
         self._answered_at = -SILENT_SECONDS
@@ -103,7 +102,7 @@ class RayEngine:
 
     def nodes(self) -> Mapping[str, NodeWatch]:
         """Return the nodes that have had a daemon."""
-        return {name: member.watch for name, member in self._members.items() if name in self.inventory}
+        return self._nodes.joined()
 
     @property
     def answers(self) -> bool:
@@ -164,28 +163,25 @@ class RayEngine:
             self._freed.add(_key(lease))
             self._hurry.set()
 
-    def want(self, tenant: str, needs: Needs) -> None:
+    def want(self, tenant: str, needs: Needs) -> str:
         """Have Ray's autoscaler start a node, unless one gets what the session takes free before."""
         if needs.volume not in self._section.volumes:
-            return
+            return ""
         if needs.resources:
             most = self._book.rules.tenants[tenant].resources
             if self._wants.add(time.monotonic(), tenant, needs, most):
                 self._hurry.set()
         elif fit := [each for each in self._members.values() if each.resting and each.fits(needs)]:
             self._wake(fit[0])
+        return ""
 
     async def look(self, node: str) -> bool:
         """Return whether a node reports now."""
-        member = self._members.get(node)
-        return member is not None and await member.watch.look()
+        return await self._nodes.look(node)
 
     async def drain(self, node: str, reason: str, *, off: bool) -> None:
         """Place nothing there, and have its sessions move; or end that. Raises Refused."""
-        watch = self._members[node].watch
-        watch.set_draining(draining=not off)
-        if not off:
-            await watch.move(reason)
+        await self._nodes.drain(node, reason, off=off)
 
     # How the nodes are followed
 
@@ -251,7 +247,7 @@ class RayEngine:
             member = self._members.get(name)
             if member is None or member.id != node["id"]:
                 self._part(name)
-                member = self._members[name] = Member(node["id"], self._watch(name, node))
+                member = self._members[name] = Member(node["id"], self._nodes.add(name, self._address(node)))
             if name in self.inventory:
                 self.inventory.set_others(name, self._others(name, node))
             self._rest(now, name, member, tasks)
@@ -282,9 +278,7 @@ class RayEngine:
         elif member.starting is None and now >= member.used_at + idle_seconds and self._book.part(name):
             logger.info("%s has had no session for %.0f s, and its daemon is ended", name, idle_seconds)
             member.resting = True
-            if member.watching is not None:
-                member.watching.cancel()
-                member.watching = None
+            self._nodes.rest(name)
             member.starting = tasks.create_task(self._stop(member))
 
     async def _stop(self, member: Member) -> None:
@@ -306,10 +300,9 @@ class RayEngine:
             return name
         return f"node-{node['id'][:16]}"
 
-    def _watch(self, name: str, node: Mapping[str, Any]) -> NodeWatch:
+    def _address(self, node: Mapping[str, Any]) -> str:
         host = f"[{node['host']}]" if ":" in node["host"] else node["host"]
-        known = Node(name=name, address=f"{host}:{self._section.port}", volumes={})
-        return NodeWatch(known, self._keys, self._book)
+        return f"{host}:{self._section.port}"
 
     def _others(self, name: str, node: Mapping[str, Any]) -> dict[str, float]:
         """Return what of a node's resources is in use, beyond what its sessions take, and those have that wait."""
@@ -331,7 +324,7 @@ class RayEngine:
     ) -> None:
         """Have a daemon run on a node, and take over what it has."""
         try:
-            files = await asyncio.to_thread(self._files, name)
+            found = await asyncio.to_thread(files, self._keys, self._configuration.state, name)
             options = NodeOptions(
                 name=name,
                 address=member.watch.node.address,
@@ -342,7 +335,7 @@ class RayEngine:
                 "start",
                 node_id=member.id,
                 options=asdict(options),
-                files=files,
+                files={file: base64.b64encode(content).decode() for file, content in found.items()},
                 volumes=self._section.volumes,
             )
         except (DriverLost, DriverRefused, FileError, OSError) as error:
@@ -354,27 +347,18 @@ class RayEngine:
             member.fault = ""
             member.look_at = time.monotonic() + RETRY_SECONDS + REFRESH_SECONDS
             if self._members.get(name) is member:
-                self._join(name, node, member, volumes)
-                if member.watching is None:
-                    member.watching = tasks.create_task(member.watch.run())
+                self._nodes.join(self._offered(name, node, member, volumes), tasks)
         finally:
             member.starting = None
             self._hurry.set()
 
-    def _files(self, name: str) -> dict[str, str]:
-        """Return what a node listens with. Blocks. Raises FileError."""
-        place = add(self._keys, self._configuration.state, name)
-        found: dict[str, str] = {}
-        for file in NAMES.values():
-            with open(os.path.join(place, file), "rb") as read:
-                found[file] = base64.b64encode(read.read()).decode()
-        return found
-
-    def _join(self, name: str, node: Mapping[str, Any], member: Member, volumes: Mapping[str, str]) -> None:
+    def _offered(
+        self, name: str, node: Mapping[str, Any], member: Member, volumes: Mapping[str, str]
+    ) -> Node:
         labels = {key: value for key, value in node["labels"].items() if 0 < len(value) <= TEXT_MAX}
         for own in ITS_OWN:
             labels.pop(own, None)
-        known = Node(
+        return Node(
             name=name,
             address=member.watch.node.address,
             volumes=volumes,
@@ -382,34 +366,18 @@ class RayEngine:
             resources=_resources(node["resources"]),
             sessions_max=self._section.sessions,
         )
-        if known != member.watch.node or name not in self.inventory:
-            logger.info(
-                "%s has a daemon on %s, and %s", name, known.address, ", ".join(volumes) or "no volume"
-            )
-            member.watch.node = known
-            self._book.join(time.monotonic(), known)
 
     def _lose(self, name: str) -> None:
-        """Take note that Ray does not have a node any more. Its daemon may go on: sessions leave it, and it is forgotten when
-        it does not answer and no lease can be in use there."""
-        member = self._members[name]
-        if name not in self.inventory:
-            self._part(name)
-            del self._members[name]
-            return
-        if not member.watch.draining:
-            logger.warning("Ray has lost the node %s", name)
-            member.watch.set_draining(draining=True)
-        if member.watch.state == "lost" and self._book.part(name):
+        """Take note that Ray does not have a node any more."""
+        if self._nodes.lose(name, "Ray has lost the node"):
             self._part(name)
             del self._members[name]
 
     def _part(self, name: str) -> None:
+        self._nodes.remove(name)
         member = self._members.get(name)
-        if member is not None:
-            for task in (member.watching, member.starting):
-                if task is not None:
-                    task.cancel()
+        if member is not None and member.starting is not None:
+            member.starting.cancel()
 
 
 def _key(lease: Lease) -> str:

@@ -19,10 +19,8 @@ from typing import Final
 
 from toolcell import _paths
 from toolcelld.remote.certificates import NAMES, PLACE
+from toolcelld_cluster.environment import clean
 
-KEPT: Final = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER")
-"""Of the environment, with `LC_*` and `XDG_*`: what a user's own daemon has. `RAY_*`, and what Ray sets for its workers, such as
-`CUDA_VISIBLE_DEVICES` and `PYTHONPATH`, is not there."""
 START_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 0.05
 PAUSE_SECONDS: Final = (1.0, 30.0)
@@ -43,12 +41,6 @@ class NodeOptions:
 
 class NodeFault(Exception):
     """The daemon of a node does not serve; the text says why."""
-
-
-def clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what of an environment a daemon gets."""
-    kept = {name: value for name, value in environment.items() if name.startswith(("LC_", "XDG_"))}
-    return {**kept, **{name: environment[name] for name in KEPT if name in environment}}
 
 
 class NodeDaemon:
