@@ -62,7 +62,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright types-rest imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-cluster test-libraries test-prometheus test-page test-public public-files test-servers test-systemd-servers public-servers test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour operators-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright types-rest imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines hosts wheel docs test-cluster test-kubernetes test-libraries test-prometheus test-page test-public public-files test-servers test-systemd-servers public-servers test-hostile test-kills environments test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour operators-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -125,6 +125,11 @@ test-page: $(VENV)/chromium/ready $(VENV)/engines/ready ## the page of operators
 test-cluster: $(VENV)/cluster/ready ## sessions of a Ray cluster of three nodes, in a network namespace; three minutes
 	@test -x $(VENV)/cluster/bin/ray || { echo "Ray is not tested: it cannot be installed here"; exit 0; }; \
 	TOOLCELL_RAY=$(abspath $(VENV)/cluster) $(BIN)/python -m tests.ray.namespace $(BIN)/pytest --quiet -m nightly tests/ray
+
+# In a network namespace, too. A line says so where the control plane cannot be built.
+test-kubernetes: $(VENV)/kubernetes/ready ## sessions of pods, with a real control plane of Kubernetes; five minutes, and ten for the first time
+	@test -x $(VENV)/kubernetes/bin/kube-apiserver || exit 0; \
+	TOOLCELL_KUBERNETES=$(abspath $(VENV)/kubernetes/bin) $(BIN)/python -m tests.ray.namespace $(BIN)/pytest --quiet -m nightly tests/kubernetes
 
 test-hostile: $(READY) ## hostile tools, under every profile; two to three minutes
 	@$(BIN)/pytest --quiet $(BY_GROUP) --durations=5 -m "$(HOSTILE_SELECTED)" $(HOSTILE)
@@ -328,6 +333,13 @@ $(VENV)/cluster/ready: $(READY)
 	    --constraint $(LOCK) --requirement $(VENV)/cluster.txt; then \
 	  $(VENV)/cluster/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .; fi
 	@if test -x $(VENV)/cluster/bin/ray; then touch $@; fi
+
+# From the source that Debian has, by its own compiler; nothing is installed.
+$(VENV)/kubernetes/ready: $(READY) tests/kubernetes/build.sh
+	@echo "Building the control plane of Kubernetes in $(VENV)/kubernetes; six minutes of processor time"
+	@nice -n 19 sh tests/kubernetes/build.sh $(VENV)/kubernetes >$(VENV)/kubernetes.log 2>&1 || { \
+	  [ $$? = 77 ] || { cat $(VENV)/kubernetes.log; exit 1; }; tail -n 1 $(VENV)/kubernetes.log; }
+	@touch $@
 
 # Unpacked, not installed: no server is started.
 $(VENV)/prometheus/ready: $(READY)

@@ -1,4 +1,4 @@
-"""`python -m toolcelld_cluster FILE`: Placement, for the nodes of a file or of a Ray cluster; `toolcell cluster serve`, `up` and `down`
+"""`python -m toolcelld_cluster FILE`: Placement, for the nodes of a file, of a Ray cluster or for pods; `toolcell cluster serve`, `up` and `down`
 start it.
 """
 
@@ -17,6 +17,7 @@ from toolcell._extras import install_command
 from toolcell._printable import printable
 from toolcelld.detach import detached
 from toolcelld_cluster.configuration import Configuration, FileError, load
+from toolcelld_cluster.keys import keys, stored
 from toolcelld_cluster.process import Lock, end
 from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, down
 from toolcelld_cluster.server import run
@@ -50,6 +51,7 @@ def _serve(
     os.makedirs(configuration.state, mode=0o700, exist_ok=True)
     terminal = _log_to(os.path.join(configuration.state, LOG)) if arguments.detach else None
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of each request
 
     def serving() -> None:
         nonlocal terminal
@@ -61,7 +63,7 @@ def _serve(
         on_serving()
 
     try:
-        with Lock(configuration.state) if configuration.ray is not None else contextlib.nullcontext():
+        with Lock(configuration.state) if not configuration.nodes else contextlib.nullcontext():
             asyncio.run(run(configuration, arguments.invite, serving))
     except (FileError, ImportError) as error:
         if terminal is None:
@@ -82,16 +84,32 @@ def _log_to(path: str) -> int:
 
 
 def _down(configuration: Configuration) -> None:
-    if configuration.ray is None:
+    if configuration.nodes:
         raise FileError(
             "the nodes of the file are started and stopped where they are; end Placement by a signal"
         )
     print("Placement has ended." if end(configuration.state) else "No Placement of this file runs here.")
+    if configuration.kubernetes is not None:
+        print(f"{len(asyncio.run(_delete_pods(configuration)))} pods are deleted.")
+    if configuration.ray is not None:
+        try:
+            nodes = asyncio.run(down(configuration.ray))
+        except (DriverLost, DriverRefused) as error:
+            raise FileError(f"the daemons of the nodes may go on: {error}") from error
+        print(f"{len(nodes)} daemons have ended.")
+
+
+async def _delete_pods(configuration: Configuration) -> list[str]:
+    from toolcelld_cluster.kubernetes.api import ApiFault
+    from toolcelld_cluster.kubernetes.engine import delete_all
+
+    assert configuration.kubernetes is not None
+    state = configuration.state
+    found = await asyncio.to_thread(keys, state, configuration.node, stored(state))
     try:
-        nodes = asyncio.run(down(configuration.ray))
-    except (DriverLost, DriverRefused) as error:
-        raise FileError(f"the daemons of the nodes may go on: {error}") from error
-    print(f"{len(nodes)} daemons have ended.")
+        return await delete_all(configuration.kubernetes, found)
+    except ApiFault as fault:
+        raise FileError(f"the pods may go on: {fault}") from fault
 
 
 def _report(text: str) -> int:
@@ -115,7 +133,9 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="return when clients are served; the log is in the state directory",
     )
-    how.add_argument("--down", action="store_true", help="end Placement, and the daemons of a Ray cluster")
+    how.add_argument(
+        "--down", action="store_true", help="end Placement, and the daemons that it has had started"
+    )
     return parser
 
 

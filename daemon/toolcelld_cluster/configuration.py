@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 import tomllib
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
 
 from toolcell._units import parse_seconds
 from toolcelld.config.schema import tcp_address
@@ -18,6 +27,16 @@ from toolcelld_cluster.inventory import Node
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """5,000 nodes have some two megabytes."""
 NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_-]{1,63}){0,8}")
+SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+DNS_LABEL: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+MANIFEST_BYTES_MAX: Final = 64 * 1024
+OURS: Final = frozenset({
+    *("containers", "automountServiceAccountToken", "enableServiceLinks", "restartPolicy", "terminationGracePeriodSeconds"),
+    *("name", "image", "command", "args", "ports", "readinessProbe"),
+})  # fmt: skip
+"""What a template says neither of its pod nor of its container."""
+LISTS: Final = frozenset({"volumes", "volumeMounts", "env"})
+_LABEL: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,300}[A-Za-z0-9])?$"
 _VOLUME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -38,6 +57,17 @@ def _address(text: str) -> str:
 
 def _duration(value: object) -> object:
     return parse_seconds(value) if isinstance(value, str) else value
+
+
+def _manifest(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what is no table of Kubernetes' words as an error."""
+    try:
+        text = json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cannot be said in JSON: {error}") from error
+    if len(text) > MANIFEST_BYTES_MAX:
+        raise ValueError(f"has more than {MANIFEST_BYTES_MAX} bytes")
+    return found
 
 
 Seconds = Annotated[float, BeforeValidator(_duration)]
@@ -73,6 +103,58 @@ class RaySection(_Section):
     state: Annotated[str, AfterValidator(_absolute)] | Literal[""] = ""
     drain: Seconds = Field(default=10.0, ge=0.0, le=3600.0)
     idle: Seconds | None = Field(default=None, ge=10.0, le=86_400.0)  # None: a daemon stays
+
+
+class PodOffer(_Section):
+    """What a pod offers to sessions."""
+
+    volumes: dict[Volume, Annotated[str, AfterValidator(_absolute)]]
+    labels: dict[Text, Text] = Field(default={}, max_length=LABELS_MAX)
+    resources: dict[Text, Amount] = Field(default={}, max_length=LABELS_MAX)
+    sessions: int = Field(default=20, ge=1, le=100_000)
+
+
+class PodSection(PodOffer):
+    """A template of pods."""
+
+    labels: dict[Text, Text] = Field(default={}, max_length=LABELS_MAX // 2)
+    image: str = Field(default="", max_length=1000)  # empty: that of [kubernetes]
+    spec: Annotated[dict[str, Any], AfterValidator(_manifest)] = {}  # of the pod, in the words of Kubernetes
+    container: Annotated[dict[str, Any], AfterValidator(_manifest)] = {}
+
+    @field_validator("spec", "container")
+    @classmethod
+    def _check(cls, found: dict[str, Any]) -> dict[str, Any]:
+        """Refuse what Placement says itself, and lists that are none."""
+        for key in found.keys() & OURS:
+            raise ValueError(f"{key} is Placement's to say")
+        for key in found.keys() & LISTS:
+            if not isinstance(found[key], list) or not all(isinstance(row, dict) for row in found[key]):
+                raise ValueError(f"{key} is no list of tables")
+        return found
+
+
+class KubernetesSection(_Section):
+    """Pods that Placement makes in place of the nodes of the file."""
+
+    server: Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.:\[\]-]{1,300}$")] = (
+        "https://kubernetes.default.svc"
+    )
+    authority: Annotated[str, AfterValidator(_absolute)] = f"{SERVICE_ACCOUNT}/ca.crt"
+    token: Annotated[str, AfterValidator(_absolute)] = f"{SERVICE_ACCOUNT}/token"
+    namespace: str = Field(default="toolcell", pattern=DNS_LABEL)
+    image: str = Field(min_length=1, max_length=1000)
+    labels: dict[Text, Annotated[str, Field(pattern=_LABEL)]] = Field(default={}, max_length=LABELS_MAX // 2)
+    """Labels of Kubernetes' nodes that sessions may ask for, by the names that they use."""
+    port: int = Field(default=7444, ge=1024, le=65_535)
+    user: int = Field(default=1000, ge=1, le=2**31 - 1)
+    pods_max: int = Field(default=20, ge=1, le=5000)
+    start: Seconds = Field(default=300.0, ge=1.0, le=86_400.0)
+    idle: Seconds = Field(default=600.0, ge=1.0, le=30 * 86_400.0)
+    drain: Seconds = Field(default=30.0, ge=0.0, le=3600.0)
+    pods: dict[Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?$")], PodSection] = Field(
+        min_length=1, max_length=64
+    )
 
 
 class TenantSection(_Section):
@@ -111,12 +193,13 @@ class Configuration(_Section):
     exclusive: list[Volume] = []
     nodes: dict[Annotated[str, Field(pattern=f"^{NODE_NAME.pattern}$")], NodeSection] = {}
     ray: RaySection | None = None
+    kubernetes: KubernetesSection | None = None
     tenants: dict[Text, TenantSection]
 
     def rules(self) -> Rules:
         """Return what holds for leases. Raises ValueError."""
-        if bool(self.nodes) == (self.ray is not None):
-            raise ValueError("there have to be [nodes.NAME], or [ray] in their place")
+        if sum(map(bool, (self.nodes, self.ray, self.kubernetes))) != 1:
+            raise ValueError("there have to be [nodes.NAME], or [ray] or [kubernetes] in their place")
         return Rules(
             tenants={name: tenant.rules() for name, tenant in self.tenants.items()},
             exclusive=frozenset(self.exclusive),

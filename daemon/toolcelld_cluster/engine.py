@@ -49,8 +49,12 @@ class Engine(Protocol):
         """Give back what was kept for a lease that is over. Waits for nothing."""
         ...
 
-    def want(self, tenant: str, needs: Needs) -> None:
-        """Take note that a session of a tenant waits for what no node has now, so that a node may be started. Waits for nothing."""
+    def want(self, tenant: str, needs: Needs) -> str:
+        """Take note that a session of a tenant waits for what no node has now, so that a node may be started. Waits for nothing.
+
+        Returns:
+            What is done for it, or why nothing is; empty where the engine starts no nodes.
+        """
         ...
 
     async def look(self, node: str) -> bool:

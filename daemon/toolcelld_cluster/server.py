@@ -13,16 +13,17 @@ from typing import Final
 import grpc
 import grpc.aio
 
+from toolcell._extras import install_command
 from toolcell_proto.v1 import placement_pb2_grpc, toolcell_pb2_grpc
 from toolcelld.remote.certificates import TICKET_KEY_BYTES, Material
 from toolcelld.remote.joining import Invitations, Joining, invitation
 from toolcelld.remote.listener import OPTIONS
 from toolcelld.rpc.interceptors import RefusalInterceptor
 from toolcelld_cluster.book import Book
-from toolcelld_cluster.configuration import Configuration, FileError
+from toolcelld_cluster.configuration import Configuration, FileError, KubernetesSection
 from toolcelld_cluster.engine import Engine
 from toolcelld_cluster.inventory import Inventory
-from toolcelld_cluster.keys import Keys, keys
+from toolcelld_cluster.keys import Keys, keys, stored
 from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, driver
 from toolcelld_cluster.ray.engine import RayEngine
 from toolcelld_cluster.service import Placement
@@ -54,9 +55,12 @@ async def run(
     unknown = [tenant for tenant in invite if tenant not in configuration.tenants]
     if unknown:
         raise FileError(f"{unknown[0]} is no tenant of the file: [tenants.{unknown[0]}]")
-    found = await asyncio.to_thread(keys, configuration.state, configuration.node, configuration.nodes)
+    names = stored(configuration.state) if configuration.kubernetes else configuration.nodes
+    found = await asyncio.to_thread(keys, configuration.state, configuration.node, names)
     if configuration.ray is not None:
         await _check_ray(configuration)
+    if configuration.kubernetes is not None:
+        await _check_kubernetes(configuration.kubernetes)
     inventory = Inventory()
     for node in configuration.inventory().values():
         inventory.put(node)
@@ -88,10 +92,26 @@ async def run(
 def _engine(configuration: Configuration, book: Book, found: Keys) -> Engine:
     if configuration.ray is not None:
         return RayEngine(configuration, configuration.ray, book, found)
+    if configuration.kubernetes is not None:
+        from toolcelld_cluster.kubernetes.engine import KubernetesEngine
+
+        return KubernetesEngine(configuration, configuration.kubernetes, book, found)
     watches = [NodeWatch(node, found, book) for node in book.inventory]
     for watch in watches:
         watch.draining = configuration.nodes[watch.node.name].drain
     return Static(book.inventory, watches)
+
+
+async def _check_kubernetes(section: KubernetesSection) -> None:
+    """Raise FileError if the API server refuses what Placement needs, or the extra is not installed."""
+    try:
+        from toolcelld_cluster.kubernetes.engine import check
+    except ImportError as error:
+        if error.name is None or not error.name.startswith("httpx2"):
+            raise
+        needs = f"[kubernetes] needs a package that is not installed; {install_command('kubernetes')}"
+        raise FileError(needs) from error
+    await check(section)
 
 
 async def _check_ray(configuration: Configuration) -> None:

@@ -82,7 +82,9 @@ class Placement(rpc.PlacementServicer):
                 is_alive=is_alive,
             )
         except NoRoom as refusal:
-            self._engine.want(client.tenant, refusal.needs)
+            said = self._engine.want(client.tenant, refusal.needs)
+            if said:
+                raise NoRoom(f"{refusal}\n  {said}", refusal.needs) from None
             raise
         if lease is old or not lease.resources:
             return lease

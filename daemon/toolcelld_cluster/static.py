@@ -39,8 +39,9 @@ class Static:
     def release(self, lease: Lease) -> None:
         """Do nothing, as `reserve`."""
 
-    def want(self, tenant: str, needs: Needs) -> None:
+    def want(self, tenant: str, needs: Needs) -> str:
         """Do nothing: no node is started."""
+        return ""
 
     async def look(self, node: str) -> bool:
         """Return whether a node reports now."""

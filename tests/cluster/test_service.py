@@ -54,8 +54,9 @@ class Keeping:
         if lease in self.kept:
             self.kept.remove(lease)
 
-    def want(self, tenant: str, needs: Needs) -> None:
+    def want(self, tenant: str, needs: Needs) -> str:
         self.wanted.append((tenant, needs))
+        return "a node is started"
 
     async def look(self, node: str) -> bool:
         return True
@@ -133,7 +134,10 @@ async def test_what_the_engine_does_not_keep_is_not_placed(served: Served, fault
 
 async def test_the_engine_is_told_what_a_session_waits_for(served: Served) -> None:
     await served.resolve(resources={"gpu": 2.0})
-    for wanted, why in (({"gpu": 1.0}, "may have 2 of gpu"), ({}, "n1 has zone = nothing")):
+    for wanted, why in (
+        ({"gpu": 1.0}, "may have 2 of gpu"),
+        ({}, "n1 has zone = nothing\n  a node is started"),
+    ):
         with pytest.raises(Ended, match=why):
             await served.resolve(resources=wanted, labels={"zone": "eu"})
     needs = Needs(volume="a", labels={"zone": "eu"})  # and nothing beyond a quota
