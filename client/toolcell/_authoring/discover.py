@@ -61,9 +61,8 @@ class Export:
     _shapes: bool
     _host: Host | None = None  # of the factory that made it
     _returns: Returns | None = None  # None: nothing is known, or its value is text
-    offers: tuple[Mapping[str, Any], ...] | None = (
-        None  # of what leads to resources and prompts of a server, and is no tool
-    )
+    # Of what leads to resources and prompts of a server, and is no tool
+    offers: tuple[Mapping[str, Any], ...] | None = None
 
     @property
     def input_schema(self) -> dict[str, Any]:

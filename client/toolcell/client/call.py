@@ -270,9 +270,8 @@ class Call(Coroutine[Any, None, Outcome]):
         self.tool = tool
         self._state = state
         self._iterated = False
-        self._waits: dict[asyncio.Task[Any] | None, Generator[Any, None, Outcome]] | None = (
-            None  # of the tasks that drive it
-        )
+        # Of the tasks that drive it
+        self._waits: dict[asyncio.Task[Any] | None, Generator[Any, None, Outcome]] | None = None
 
     def __repr__(self) -> str:
         state = (

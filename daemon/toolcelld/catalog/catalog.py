@@ -61,9 +61,8 @@ class ToolInfo:
     overrides_builtin: bool = False  # whether the user lets it replace a built-in tool of its name
     on_session: bool = False  # whether its file wants to hear what happens to a session
     promise: str = ""  # of a tool of an MCP server: the digest of what it says of itself
-    offers: tuple[Offer, ...] | None = (
-        None  # of what leads to resources and prompts of a server; None for a tool
-    )
+    # Of what leads to resources and prompts of a server; None for a tool
+    offers: tuple[Offer, ...] | None = None
 
     @property
     def path(self) -> str:

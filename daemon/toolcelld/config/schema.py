@@ -378,16 +378,14 @@ class ListenSection(Section):
 
     address: Annotated[str, AfterValidator(_tcp)] = ""  # "HOST:PORT"; empty: none
     node: Annotated[str, AfterValidator(node_name)] = ""  # empty: the name of the machine
-    certificate: Annotated[FilePath, AfterValidator(_absolute)] | None = (
-        None  # None: below the state directory
-    )
+    # None: below the state directory
+    certificate: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     key: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     client_ca: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     tickets: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     sessions: Count = 50  # open at once with one ticket
-    operators: StrictBool = (
-        False  # whether operators of the cluster may look at calls, sessions, workers and logs
-    )
+    # Whether operators of the cluster may look at calls, sessions, workers and logs
+    operators: StrictBool = False
 
 
 LISTED_MAX = 64  # files that a source lists; the directory of each is hashed and watched

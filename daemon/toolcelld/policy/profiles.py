@@ -53,9 +53,8 @@ class HostPaths:
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # the daemon's own
     packages: str = ""  # where packages of scripts are kept
     umask: int = 0o077  # that the daemon was started with
-    confined: bool = (
-        False  # no tool gets the whole network or no sandbox, as another program's ports and files are there
-    )
+    # No tool gets the whole network or no sandbox, as another program's ports and files are there
+    confined: bool = False
 
 
 def enclosure_of(access: Access, host: HostCapabilities) -> Enclosure | None:

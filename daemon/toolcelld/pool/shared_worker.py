@@ -84,9 +84,8 @@ class SharedWorker(Worker):
         self.places = 1  # calls that it takes at once, as it reported
         self.calling: dict[int, CallListener] = {}  # by the number of the call
         self.bounded: Counter[str] = Counter()  # calls of tools with a bound on concurrency; the pool's
-        self.replaced = (
-            False  # whether a call was stopped, so that it gets no other and is ended when it is drained
-        )
+        # Whether a call was stopped, so that it gets no other and is ended when it is drained
+        self.replaced = False
         self.ended_for = ""  # why we ended its cell though calls were running in it, as the end of a sentence
         self.unproven: deque[str] = deque(maxlen=UNPROVEN_MAX)  # calls that were told as unconfirmed, by id
         self._over: set[int] = set()  # stopped calls that the worker has reported, and that wait for its end

@@ -231,9 +231,8 @@ class LoadedMessage:
     type: Literal["loaded"] = "loaded"
     layers: Annotated[tuple[Word, ...], Field(max_length=LAYERS_MAX)] = ()
     forks: Flag | None = None
-    calls: Annotated[int, Strict(), Field(ge=1, le=CALLS_MAX)] | None = (
-        None  # that it takes at once; one by default
-    )
+    # That it takes at once; one by default
+    calls: Annotated[int, Strict(), Field(ge=1, le=CALLS_MAX)] | None = None
     size: Size | None = None
 
 

@@ -62,9 +62,8 @@ class Remote(Daemon):
         path: The file with the key and the certificate.
     """
 
-    linger_seconds = (
-        2.0  # with the two seconds until a lost machine is noticed, an agent learns of it within four
-    )
+    # With the two seconds until a lost machine is noticed, an agent learns of it within four
+    linger_seconds = 2.0
 
     def __init__(self, address: str, machine: Machine, path: str) -> None:
         self.socket = f"{TLS}{address}"

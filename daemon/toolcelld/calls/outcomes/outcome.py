@@ -95,9 +95,8 @@ class Evidence(NamedTuple):
     question_seconds: float = 0.0  # that its questions may wait, where it asked one
     server: str = ""  # the source of its MCP server, which proves nothing of a stopped call while it runs
     on_abort: str = "replace"  # whether that server is replaced
-    ended_for: str = (
-        ""  # why the daemon ended its cell though it had not been stopped, as the end of a sentence
-    )
+    # Why the daemon ended its cell though it had not been stopped, as the end of a sentence
+    ended_for: str = ""
 
 
 class Verdict(NamedTuple):

@@ -52,9 +52,8 @@ class Described:
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     line: Line = 0
     output_schema: bytes = b""  # JSON; empty where there is none
-    offers: tuple[Offer, ...] | None = (
-        None  # of what leads to resources and prompts of a server; None for a tool
-    )
+    # Of what leads to resources and prompts of a server; None for a tool
+    offers: tuple[Offer, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,8 @@ class Source:
     listed: str = ""  # what names the one file or the directory; empty if it is looked for
     project: str = ""  # of a file that is named by its path and lies in no place for tools
     fault: str = ""  # why none of its files are used: another user could change them
-    safe: tuple[str, ...] | None = (
-        None  # where they may, of a directory below which only its owner and root may write
-    )
+    # Where they may, of a directory below which only its owner and root may write
+    safe: tuple[str, ...] | None = None
     server: ToolFile | None = None  # its MCP server, in place of directories
     beside: str = ""  # a file whose changes count, too
 

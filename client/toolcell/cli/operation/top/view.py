@@ -103,9 +103,8 @@ class LiveView(App[None]):
         self._away = ""
         self._held = False
         self._rates: deque[float] = deque(maxlen=RATES_MAX)
-        self._counted: tuple[float, int, int] | None = (
-            None  # when, the calls that had ended, and the daemon's pid
-        )
+        # When, the calls that had ended, and the daemon's pid
+        self._counted: tuple[float, int, int] | None = None
         self._due = asyncio.Event()
         # The widgets, which are not looked up: an answer may come while they are being taken away.
         self._figures = Static(id="figures", markup=False)
