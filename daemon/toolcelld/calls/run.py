@@ -457,15 +457,18 @@ class Run:
         )
 
     def drop(self) -> None:
-        """Discard the run because of a bug: kill its cell and drop its output."""
+        """Discard the run because of a bug: drop its output, and kill its cell or have the worker of several calls replaced."""
         self._discard()
         if not self.has_worker:
             return
         if self.call.state is not CallState.ASKING:
             self._pool.give_place(self.call.session.places)
         if self.worker.state is not WorkerState.DEAD:
-            self.worker.listener = None
-            self.worker.cell.end()
+            self._drop_worker()
+
+    def _drop_worker(self) -> None:
+        self.worker.listener = None
+        self.worker.cell.end()
 
     def _discard(self) -> None:
         if self._collector is not None:

@@ -17,7 +17,7 @@ from toolcelld.calls.outcomes.outcome import Stop
 from toolcelld.calls.run import Run
 from toolcelld.cell.exit import CellExit
 from toolcelld.config.resolution.settings import KEYS
-from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
+from toolcelld.lifecycle import CallEvent, WorkerEvent, WorkerState
 from toolcelld.pool.shared_worker import SharedWorker
 
 if TYPE_CHECKING:
@@ -125,18 +125,11 @@ class SharedRun(Run):
         if worker.state is WorkerState.LAST:
             worker.end_if_drained()
 
-    def drop(self) -> None:
-        """Discard the run because of a bug; the worker is replaced."""
-        self._discard()
-        if not self.has_worker:
-            return
-        if self.call.state is not CallState.ASKING:
-            self._pool.give_place(self.call.session.places)
+    def _drop_worker(self) -> None:
         worker = self.shared
-        if worker.state is not WorkerState.DEAD:
-            worker.cell.abort(self.sequence, "a bug in the daemon")
-            self._pool.replace(worker)
-            worker.disown(self.sequence)
+        worker.cell.abort(self.sequence, "a bug in the daemon")
+        self._pool.replace(worker)
+        worker.disown(self.sequence)
 
 
 def _joined(first: tuple[T, ...], second: tuple[T, ...]) -> tuple[T, ...]:

@@ -154,7 +154,7 @@ class Terminal:
         async with self._asking:
             line = self.put(question, choices)
             try:
-                await _readable()
+                await readable(sys.stdin.fileno())
                 return self.typed()
             finally:
                 self.put_back(line)
@@ -246,19 +246,18 @@ class Waiting:
         self._ended = True
 
 
-async def _readable() -> None:
-    """Wait until something was typed."""
+async def readable(descriptor: int) -> None:
+    """Wait until a descriptor can be read: something was typed, or the process of a pidfd has ended."""
     import asyncio
 
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
-    descriptor = sys.stdin.fileno()
 
-    def readable() -> None:
+    def tell() -> None:
         if not ready.done():
             ready.set_result(None)
 
-    loop.add_reader(descriptor, readable)
+    loop.add_reader(descriptor, tell)
     try:
         await ready
     finally:

@@ -6,7 +6,6 @@ the user can listen on a path; the process is held by a pidfd meanwhile, so that
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -23,7 +22,7 @@ from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts
-from toolcell.cli._ui.terminal import Terminal
+from toolcell.cli._ui.terminal import Terminal, readable
 from toolcell.client import Refused
 from toolcell.client._grpc.access import START_IT
 from toolcell.client._launch.daemon import Daemon, find
@@ -103,7 +102,7 @@ async def stop(context: CommandContext) -> Exit:
         signal.pidfd_send_signal(process, signal.SIGTERM)
         if running:
             terminal.note(f"{_waits_for(running)}\n")
-        await _ended(process)
+        await readable(process)
     ended = {"was_running": True, "pid": pid, "calls": [call.call_id for call in running]}
     return context.show(ended, f"The daemon, process {pid}, has ended.")
 
@@ -130,19 +129,3 @@ def _held(pid: int, socket: str) -> Generator[int]:
         yield process
     finally:
         os.close(process)
-
-
-async def _ended(process: int) -> None:
-    """Wait until the process of a pidfd has ended."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-
-    def readable() -> None:
-        if not ended.done():
-            ended.set_result(None)
-
-    loop.add_reader(process, readable)
-    try:
-        await ended
-    finally:
-        loop.remove_reader(process)
