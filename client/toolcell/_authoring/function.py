@@ -6,6 +6,7 @@ name the parameter. `ToolContext` resolves even where the file imports it only f
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
@@ -21,6 +22,7 @@ from toolcell._authoring.returns import Returns, returns_of
 from toolcell._context.context import ToolContext
 
 Call: TypeAlias = Callable[[Any, ToolContext], object]
+_CACHED: Final = type(functools.cache(str))
 _OF_JSON: Final = (str, int, float, bool, list, dict, type(None))
 
 
@@ -32,6 +34,11 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
     contexts: set[str] = set()
     parameters = inspect.signature(function).parameters
     _check_bound(function, next(iter(parameters.values()), None))
+    is_cached = _is_cached(function)
+    if is_cached and is_async(function):
+        raise InvalidToolDefinition(
+            "functools keeps the coroutine of its first call, which can be awaited once; leave the cache out"
+        )
     registry = _registry(function)
     positional = [*parameters][:1] if registry else []
     for name, parameter in parameters.items():
@@ -42,6 +49,11 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
         if parameter.kind is parameter.POSITIONAL_ONLY and name not in positional:
             positional.append(name)
         hint = _resolved(name, parameter.annotation, known)
+        if is_cached and _bare(hint) in (list, dict, set):
+            raise InvalidToolDefinition(
+                f"parameter {name!r}: functools keeps no results by a {_bare(hint).__name__}; "
+                "leave the cache out, or annotate a tuple, as tuple[int, ...]"
+            )
         if registry and name == positional[0] and hint is not Any:
             hint = Union[(hint, *(each for each in registry if each in _OF_JSON))]
         if _is_context(hint):
@@ -155,6 +167,18 @@ def _resolved(name: str, annotation: Any, known: Mapping[str, Any]) -> Any:
         raise InvalidToolDefinition(
             f"parameter {name!r}: its annotation {annotation!r} cannot be read: {error}{hint}"
         ) from error
+
+
+def _is_cached(function: Any) -> bool:
+    """Whether `functools` keeps its results; other libraries' caches take what theirs does not."""
+    return isinstance(function, _CACHED)
+
+
+def _bare(hint: Any) -> Any:
+    """The class of an annotation, without what it holds."""
+    if get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    return get_origin(hint) or hint
 
 
 def _is_context(hint: Any) -> bool:

@@ -619,6 +619,31 @@ def test_an_argument_may_be_called_self_and_a_bound_method_has_none(source: str)
     assert names(run(source)) == ["orders_good"]
 
 
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        (
+            "def bad(values: list[int]):",
+            "parameter 'values': functools keeps no results by a list; leave the cache",
+        ),
+        ("def bad(a: int, b: dict):", "parameter 'b': functools keeps no results by a dict"),
+        ("def bad(a: Annotated[set[str], 'x']):", "parameter 'a': functools keeps no results by a set"),
+        (
+            "async def bad(a: int):",
+            "functools keeps the coroutine of its first call, which can be awaited once",
+        ),
+    ],
+)
+@pytest.mark.parametrize("order", ["@tool\n@functools.cache", "@functools.lru_cache(maxsize=9)\n@tool"])
+def test_a_cache_that_keeps_nothing_of_a_tool_is_told_so(order: str, head: str, told: str) -> None:
+    found = run(
+        f"import functools\n{order}\n{head} ...\n@tool\n@functools.cache\ndef good(a: tuple[int, ...]): ...\n"
+    )
+    assert names(found) == ["orders_good"]
+    (problem,) = found.problems
+    assert problem.message.startswith(told)
+
+
 SINGLE = """
 from functools import singledispatch
 @tool
