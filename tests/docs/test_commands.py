@@ -35,7 +35,7 @@ OTHERS: Final = frozenset(
         "pytest",
         "python3",
     }
-    | {"readlink", "sed", "source", "systemctl", "which"}
+    | {"kubectl", "readlink", "sed", "source", "systemctl", "which"}
 )
 """Programs of the system, or of the reader."""
 MESSAGES: Final = frozenset({"toolcell cannot be run"})
