@@ -246,15 +246,15 @@ async def _called(session: Session, server: PublicServer, call: Json, project: P
 
 
 def pss_bytes(pid: int) -> int:
-    """The memory of a process; none of one that has ended meanwhile, as what a server starts may."""
-    with suppress(FileNotFoundError, ProcessLookupError):
+    """The memory of a process; none of one that has ended meanwhile, or whose memory is not for this user to see."""
+    with suppress(OSError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0) * 1024
     return 0
 
 
 def _tasks(pid: int) -> int:
-    with suppress(FileNotFoundError, ProcessLookupError):
+    with suppress(OSError):
         return len(os.listdir(f"/proc/{pid}/task"))
     return 0
 

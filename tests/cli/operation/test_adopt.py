@@ -393,6 +393,7 @@ def test_what_a_source_got_since_goes_with_it_and_one_that_is_another_by_now_sta
     done = run(home, "return")
     assert done.returncode == 0
     assert "source.time stays in the configuration" in done.stdout
+    assert "has these no longer, unless another host has them: github\n" in done.stdout
     assert configuration(home) == {"source": {"time": {"mcp": ["mine"]}}}
 
 

@@ -190,6 +190,15 @@ def test_what_has_changed_of_a_server_is_shown_and_cannot_control_the_terminal()
     assert list(trust._changes(asked, "git")) == ["Each tool of git is as it was accepted."]  # pyright: ignore[reportPrivateUsage]
 
 
+def test_the_command_of_a_server_is_shown_also_where_its_tools_are_known() -> None:
+    path = "/p/.mcp.json/git@0f.mcp"
+    known = operator_pb2.ToolAsks(tool="git_a", path=path, state="new")
+    starts = operator_pb2.FileAsks(path=path, gets=["it starts git-server --all"])
+    asked = operator_pb2.GetTrustResponse(directory="/p", state="untrusted", tools=[known], files=[starts])
+    shown = list(trust._asks(asked))  # pyright: ignore[reportPrivateUsage]
+    assert "  MCP server git of .mcp.json: it starts git-server --all" in shown
+
+
 def test_a_server_is_one_of_the_configuration(daemon: Project) -> None:
     unknown = daemon.run("trust", "--server", "none")
     assert (unknown.code, "has no MCP server none" in unknown.err) == (3, True), unknown

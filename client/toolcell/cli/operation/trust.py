@@ -9,6 +9,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator
 
+from toolcell._file_kinds import SERVER
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit, Misuse
 from toolcell.cli._ui.format import clean, shown_file
@@ -211,7 +212,7 @@ def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
     told = {tool.path for tool in new}
     of_files: dict[str, list[str]] = {}
     for it in asked.files:
-        if it.path not in told:
+        if it.path not in told or it.path.endswith(SERVER.suffix):  # whose command no tool tells
             place = shown_file(os.path.relpath(it.path, asked.directory))
             of_files.setdefault(", ".join(it.gets), []).append(place)
     given += [(f"{', '.join(paths)}:", gets) for gets, paths in of_files.items()]

@@ -103,7 +103,8 @@ def _say(context: CommandContext, done: Sequence[_Returned]) -> None:
                 if it.whole
                 else "has its servers again, and keeps what else was changed"
             )
-            names = ", ".join(record.sources)
+            stay = {key.removeprefix("source.") for key in it.kept}
+            names = ", ".join(name for name in record.sources if name not in stay)
             print_prose(f"{title} {how}. Start {record.place.host.title} again.")
             if names:
                 print_prose(f"  The configuration has these no longer, unless another host has them: {names}")
