@@ -96,7 +96,7 @@ def _down(configuration: Configuration) -> None:
             nodes = asyncio.run(down(configuration.ray))
         except (DriverLost, DriverRefused) as error:
             raise FileError(f"the daemons of the nodes may go on: {error}") from error
-        print(f"{len(nodes)} daemons have ended.")
+        print(f"Daemons that have ended: {len(nodes)}.")
 
 
 async def _delete_pods(configuration: Configuration) -> list[str]:

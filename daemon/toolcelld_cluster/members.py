@@ -73,6 +73,8 @@ class Members:
         watching = self._watching.pop(name, None)
         if watching is not None:
             watching.cancel()
+            if name in self.watches:
+                self.watches[name].state = "lost"
 
     async def look(self, node: str) -> bool:
         """Return whether a node reports now."""

@@ -28,6 +28,7 @@ from toolcelld_cluster.ray.driver import ALIVE, DriverFault, refuse_strangers
 from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, down, driver
 from toolcelld_cluster.ray.engine import RayEngine
 from toolcelld_cluster.server import run
+from toolcelld_cluster.watch import NodeWatch
 
 from .fake_driver import FILE
 
@@ -102,6 +103,17 @@ def configured(directory: Path, more: str = "") -> Configuration:
     file.write_text(PLACEMENT.replace("port = 1\n", f"port = 1\n{more}"))
     file.chmod(0o600)
     return load(str(file))
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes report."""
+
+    async def answers(watch: NodeWatch) -> None:
+        watch.state = "ready"
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(NodeWatch, "run", answers)
 
 
 @pytest.fixture
@@ -202,6 +214,15 @@ async def test_a_session_that_waits_for_a_resource_gets_that_of_a_node_that_ray_
     assert len(watched.asked("want")) == 2
 
 
+@pytest.mark.parametrize("watched", [{"idle": 0.0}], indirect=True, ids=["idle"])
+async def test_a_node_that_does_not_answer_keeps_its_daemon(watched: Watched) -> None:
+    """It may have sessions that it has not reported, as Placement has been started again."""
+    await watched.until(lambda: len(watched.asked("nodes")) > 3)
+    assert sorted(watched.engine.nodes()) == ["n1", "n2"]
+    assert not watched.asked("rest")
+
+
+@pytest.mark.usefixtures("answering")
 @pytest.mark.parametrize("watched", [{"idle": 0.0}], indirect=True, ids=["idle"])
 async def test_a_node_that_is_idle_has_no_daemon_until_a_session_waits_for_it(watched: Watched) -> None:
     await watched.until(lambda: not list(watched.engine.nodes()))

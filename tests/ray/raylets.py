@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Generator
@@ -18,6 +17,7 @@ SECONDS_MAX = 400
 HOST = 11
 """Of the head, in 127.0.0.0/24; each further node has the next one."""
 PORT = 6379
+STARTED = "Ray runtime started"
 TOKEN = "0123456789abcdef0123456789abcdef0123456789abcdef"
 
 
@@ -27,14 +27,6 @@ def until(found: Callable[[], object], what: str) -> None:
     while not found():
         assert time.monotonic() < deadline, what
         time.sleep(0.1)
-
-
-def listens(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def processes() -> dict[int, str]:
@@ -108,8 +100,9 @@ class Raylets:
                 start_new_session=True,  # what Ray sends to its group is not for the tests
             )
         self.nodes[name] = host
-        if host == self.head:
-            until(lambda: listens(self.head, PORT), self.log(name))
+        until(
+            lambda: STARTED in self.log(name), self.log(name)
+        )  # one after the other: Ray gives each half a minute
 
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text()

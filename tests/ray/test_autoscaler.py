@@ -94,5 +94,6 @@ async def test_a_node_is_started_for_a_session_that_waits_and_goes_when_its_leas
             assert len(ray.of("raylet/raylet ")) == 2
         until(lambda: len(ray.of("raylet/raylet ")) == 1, f"the node stays {placed.log()}")
         until(lambda: not placed.nodes(), "the node is known still")
+        assert "Placement has ended" in placed.command("cluster", "down", str(placed.file)).stdout
     finally:
         ray.end()

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import textwrap
@@ -64,7 +66,10 @@ def placed(shared: Placed, monkeypatch: pytest.MonkeyPatch) -> Placed:
     return shared
 
 
-async def test_sessions_are_where_their_label_and_their_resource_are(placed: Placed) -> None:
+async def test_sessions_are_where_their_label_and_their_resource_are(
+    placed: Placed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert importlib.util.find_spec("ray") is None  # a client needs none
     for directory, address in (("a:", "cluster?zone=us"), ("b:", "cluster?gpu=1")):
         async with connect(address, directory=directory) as session:
             assert (await called(session, "where")).startswith(str(placed.base / directory[0]))
@@ -73,6 +78,11 @@ async def test_sessions_are_where_their_label_and_their_resource_are(placed: Pla
     assert "may have 2 of gpu" in await refused("b:", "cluster?gpu=3")
     assert "n1 has zone = us" in await refused("a:", "cluster?zone=moon")
     assert "may not use 'c:'" in await refused("c:")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(placed.base / "client-1"))  # bob's
+    assert "may not use 'a:'" in await refused("a:")
+    async with connect("cluster") as session:
+        assert await called(session, "where") == str(placed.base / "b" / "docs")
+        assert re.search(r"bob has 1 sessions, on n\d", await refused("b:docs"))
 
 
 async def test_tools_find_no_variable_no_file_and_no_port_of_ray(placed: Placed) -> None:
@@ -168,7 +178,7 @@ async def test_a_session_of_a_node_that_is_frozen_is_elsewhere_and_no_call_runs_
 
 
 def test_down_ends_all_daemons_and_up_starts_them_again(placed: Placed) -> None:
-    assert "daemons have ended" in placed.command("cluster", "down", str(placed.file)).stdout
+    assert "Daemons that have ended: " in placed.command("cluster", "down", str(placed.file)).stdout
     until(lambda: not placed.ray.of("toolcelld --socket"), "a daemon goes on")
     up = placed.command("cluster", "up", str(placed.file))
     assert up.returncode == 0, up

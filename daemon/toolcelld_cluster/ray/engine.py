@@ -270,11 +270,11 @@ class RayEngine:
         idle_seconds, waits = self._section.idle, self._wants.on(member.id, self._kept)
         if idle_seconds is None:
             return
-        if waits or any(True for _ in self._book.leases_of(name)):
-            member.used_at = now
         if member.resting:
             if waits:
                 self._wake(member)
+        elif waits or any(True for _ in self._book.leases_of(name)) or member.watch.state == "lost":
+            member.used_at = now  # one that does not answer may have sessions that it has not reported
         elif member.starting is None and now >= member.used_at + idle_seconds and self._book.part(name):
             logger.info("%s has had no session for %.0f s, and its daemon is ended", name, idle_seconds)
             member.resting = True
