@@ -122,7 +122,7 @@ test-page: $(VENV)/chromium/ready $(VENV)/engines/ready ## the page of operators
 	  $(BIN)/pytest --quiet -m nightly tests/cli/page/test_chromium.py
 
 # In a network namespace: Ray listens on every interface. A line says so where Ray cannot be installed.
-test-cluster: $(VENV)/cluster/ready ## sessions of a Ray cluster of three nodes, in a network namespace; three minutes
+test-cluster: $(VENV)/cluster/ready ## sessions of a Ray cluster of three nodes, in a network namespace; five minutes
 	@test -x $(VENV)/cluster/bin/ray || { echo "Ray is not tested: it cannot be installed here"; exit 0; }; \
 	TOOLCELL_RAY=$(abspath $(VENV)/cluster) $(BIN)/python -m tests.ray.namespace $(BIN)/pytest --quiet -m nightly tests/ray
 

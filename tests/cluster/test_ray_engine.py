@@ -24,7 +24,7 @@ from toolcelld_cluster.keys import keys
 from toolcelld_cluster.process import Lock, end, holder
 from toolcelld_cluster.ray import driver_process
 from toolcelld_cluster.ray import engine as module
-from toolcelld_cluster.ray.driver import ALIVE, DriverFault, refuse_strangers
+from toolcelld_cluster.ray.driver import ALIVE, Driver, DriverFault, refuse_strangers
 from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, down, driver
 from toolcelld_cluster.ray.engine import RayEngine
 from toolcelld_cluster.server import run
@@ -319,6 +319,19 @@ def test_a_control_plane_that_answers_a_stranger_is_refused(code: grpc.StatusCod
                 refuse_strangers(f"127.0.0.1:{port}")
         finally:
             server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1:1", "cannot be reached"),
+        ("127.0.0.1:99999", "cannot be reached"),
+        ("ray://a:1", "no HOST"),
+    ],
+)
+def test_a_control_plane_that_is_gone_is_not_waited_for(address: str, why: str) -> None:
+    with pytest.raises(DriverFault, match=why):
+        Driver(address, "toolcell")
 
 
 def test_a_daemon_gets_no_variable_of_ray() -> None:

@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import json
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -49,12 +50,11 @@ class Driver:
     """A connection to a Ray cluster."""
 
     def __init__(self, address: str, namespace: str) -> None:
+        reach(address or os.environ.get("RAY_ADDRESS", ""))
         try:
             self._ray: Any = importlib.import_module("ray")
         except ImportError as error:
             raise DriverFault("Ray is not installed") from error
-        if "://" in address:
-            raise DriverFault(f"{address} is no HOST:PORT of a Ray cluster's control plane")
         self._ray.init(
             address=address or "auto",
             namespace=namespace,
@@ -175,6 +175,18 @@ class Driver:
     def _remove(self, name: str) -> None:
         with contextlib.suppress(ValueError):  # it is gone
             self._groups.remove_placement_group(self._groups.get_placement_group(name))
+
+
+def reach(address: str) -> None:
+    """Raise DriverFault if nothing listens at a HOST:PORT, which Ray itself waits for; what Ray finds by itself is not tried."""
+    if "://" in address:
+        raise DriverFault(f"{address} is no HOST:PORT of a Ray cluster's control plane")
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=STRANGER_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise DriverFault(f"{address} cannot be reached: {error}") from error
 
 
 def refuse_strangers(address: str) -> None:
