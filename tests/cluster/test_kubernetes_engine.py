@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -556,3 +558,47 @@ def test_the_manifest_of_the_documentation_gives_placement_what_it_needs_and_no_
         made["Namespace", "toolcell"]["metadata"]["name"],
         ports,
     )
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "fd00::7"])
+def test_the_program_of_a_pod_becomes_a_daemon_that_sees_nothing_of_kubernetes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    became: list[Any] = []
+
+    def become(path: str, command: list[str], environment: dict[str, str]) -> None:
+        became.extend([command, environment])
+
+    monkeypatch.setattr("os.execve", become)
+    monkeypatch.setenv("HOME", str(tmp_path / "state" / "home"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    words = (
+        "--keys",
+        str(tmp_path / "keys"),
+        "--state",
+        str(tmp_path / "state"),
+        "--node",
+        "n",
+        "--drain",
+        "20",
+    )
+    monkeypatch.setattr("sys.argv", ["node", *words, "--host", host, "--port", "7444"])
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(0o777)  # as a volume of Kubernetes is
+    for name in ("ca.crt", "node.crt", "node.key", "tickets.key"):
+        (tmp_path / "keys" / name).write_bytes(name.encode())
+    before = os.umask(0o022)
+    try:
+        node.main()
+    finally:
+        os.umask(before)
+    command, environment = became
+    state = Path(command[command.index("--state") + 1])
+    assert (state.stat().st_mode & 0o777, (state / "listen" / "node.key").read_bytes()) == (
+        0o700,
+        b"node.key",
+    )
+    assert command[command.index("--listen") + 1] == (f"[{host}]:7444" if ":" in host else f"{host}:7444")
+    assert "--confined" in command
+    assert not [name for name in environment if "KUBERNETES" in name]

@@ -39,6 +39,21 @@ export GOROOT="$place/root/usr/lib/go-1.19" GOPATH="$place/go" GOCACHE="$place/c
 export GO111MODULE=off GOPROXY=off GOTOOLCHAIN=local GOFLAGS=-p=1 CGO_ENABLED=0
 go=$GOROOT/bin/go
 cd "$tree"
+# This version of reflect2 calls a function of the runtime that has another argument since Go 1.18, so that encoding a table as
+# JSON writes to a random address.
+reflection=vendor/github.com/modern-go/reflect2
+sed -i -e 's|^func mapiterinit(.*|func mapiterinit(rtype unsafe.Pointer, m unsafe.Pointer, it *hiter)|' \
+  -e 's|^\t// rest fields are ignored$|\tpointers [6]unsafe.Pointer\n\tnumbers [4]uintptr|' $reflection/unsafe_link.go
+sed -i 's|mapiterinit(type2.rtype, \(.*\)),$|begun(type2.rtype, \1),|' $reflection/unsafe_map.go
+cat >>$reflection/unsafe_map.go <<'GO'
+
+func begun(rtype unsafe.Pointer, m unsafe.Pointer) *hiter {
+	it := new(hiter)
+	mapiterinit(rtype, m, it)
+	return it
+}
+GO
+
 generated=pkg/generated/openapi/zz_generated.openapi.go
 if ! test -e $generated; then
   $go build -o "$place/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen

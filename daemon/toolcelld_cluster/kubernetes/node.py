@@ -18,7 +18,8 @@ def main() -> None:
     """Copy, and become the daemon."""
     arguments = _parser().parse_args()
     os.umask(0o077)
-    place = os.path.join(arguments.state, PLACE)
+    state = os.path.join(arguments.state, "daemon")  # what is mounted is open to others
+    place = os.path.join(state, PLACE)
     os.makedirs(place, exist_ok=True)
     home = os.environ.get("HOME")
     if home:
@@ -28,7 +29,7 @@ def main() -> None:
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     command = [
         *(sys.executable, "-P", "-m", "toolcelld"),
-        *("--socket", os.path.join(arguments.state, "d.sock"), "--state", arguments.state),
+        *("--socket", os.path.join(state, "d.sock"), "--state", state),
         *("--listen", f"{host}:{arguments.port}", "--node", arguments.node),
         *("--confined", "--drain", arguments.drain),
     ]
