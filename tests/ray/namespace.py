@@ -14,6 +14,8 @@ import socket
 import struct
 import subprocess
 import sys
+from types import FrameType
+from typing import NoReturn
 
 SECONDS_MAX = 1200
 INSIDE = "--inside"
@@ -28,6 +30,11 @@ def loopback_up() -> None:
         fcntl.ioctl(asked, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
 
 
+def end(number: int, _: FrameType | None) -> NoReturn:
+    """End, with what this has started."""
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """Run the command; return its status, and 0 with a line where no namespace can be made."""
     if sys.argv[1] == INSIDE:
@@ -39,7 +46,7 @@ def main() -> int:
         print("Ray is not tested: no namespace can be made here (unshare of util-linux)")
         return 0
     command = [*unshare, sys.executable, "-m", "tests.ray.namespace", INSIDE, *sys.argv[1:]]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # with what it has started
+    signal.signal(signal.SIGTERM, end)
     try:
         return subprocess.run(command, timeout=SECONDS_MAX, check=False).returncode
     except subprocess.TimeoutExpired:
