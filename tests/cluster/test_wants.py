@@ -17,7 +17,7 @@ def needs(gpu: float, **labels: str) -> Needs:
 def test_sessions_of_a_tenant_that_wait_for_the_same_share_a_want_until_none_asks() -> None:
     wants = Wants()
     assert wants.add(0.0, "alice", needs(1.0), MOST)
-    assert not wants.add(10.0, "alice", Needs(volume="b", resources={"gpu": 1.0}), MOST)
+    assert wants.add(10.0, "alice", Needs(volume="b", resources={"gpu": 1.0}), MOST)
     assert wants.add(10.0, "alice", needs(1.0, zone="eu"), MOST)
     first, second = wants.missing(10.0, [])
     assert is_want(first)

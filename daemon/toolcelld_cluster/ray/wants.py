@@ -45,7 +45,7 @@ class Wants:
         self._wants: dict[str, Want] = {}
 
     def add(self, now: float, tenant: str, needs: Needs, most: Mapping[str, float]) -> bool:
-        """Take note that a session was refused; return whether a group is to wait for it that is not there.
+        """Take note that a session was refused; return whether a group waits for it.
 
         Args:
             now: The clock.
@@ -57,7 +57,7 @@ class Wants:
         key = f"{_FIRST}{hashlib.sha256(shape.encode()).hexdigest()[:16]}"
         if key in self._wants:
             self._wants[key].until = now + WANT_SECONDS
-            return False
+            return True
         own = [want.needs for want in self._wants.values() if want.tenant == tenant] + [needs]
         asked = {name: sum(each.resources.get(name, 0.0) for each in own) for name in needs.resources}
         if (
