@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -449,6 +450,18 @@ async def test_a_token_is_read_each_time_and_a_wrong_one_is_refused_at_the_start
     (tmp_path / "ca.crt").write_text("none")
     with pytest.raises(FileError, match=r"ca.crt cannot be used"):
         await check(section)
+
+
+async def test_an_api_server_that_takes_connections_and_says_nothing_is_said_not_to_answer(
+    tmp_path: Path, fake: tuple[FakeKubernetes, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "CONNECT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        section = configured(tmp_path, silent.getsockname()[1]).kubernetes
+        assert section is not None
+        async with requests.opened(section) as api:
+            with pytest.raises(requests.ApiFault, match=r"it did not answer within 0.1 s"):
+                await api.create(PODS, {})
 
 
 async def test_down_deletes_what_placement_has_made_and_nothing_else(ran: Running) -> None:

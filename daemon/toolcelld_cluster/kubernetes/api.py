@@ -157,6 +157,8 @@ class Api:
                 yield response
         except TimeoutError as error:
             raise ApiFault(f"it did not answer within {seconds:g} s") from error
+        except httpx2.TimeoutException as error:
+            raise ApiFault(f"it did not answer within {CONNECT_SECONDS:g} s") from error
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
             raise ApiFault(str(error) or type(error).__name__) from error
 
