@@ -8,6 +8,10 @@ be in use there any more. That is known
   it by then;
 - or else by the time after which no ticket of the lease is valid.
 
+Several Placements may serve a cluster. Each knows from the nodes what the others have given, and gives what is not exclusive.
+An exclusive volume is given by the one whose epoch most nodes have taken, for as long as they have just said so: that is its
+term. A node is held for as long, so terms do not overlap. Each term begins as a start does.
+
 It computes on the clock of its caller, in seconds that only go forward, and neither waits nor reads anything.
 """
 
@@ -20,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
+from toolcelld.sessions.fences import HOLD_SECONDS, TERM_FENCES
 from toolcelld_cluster.inventory import Inventory, Needs, Node
 
 CLOCKS_SECONDS: Final = 5.0
@@ -29,9 +34,10 @@ OPEN_SECONDS: Final = 15.0
 STOP_SECONDS: Final = 1.0
 """From the end of a lease to the end of its last process: a quarter of a second for tools to obey, and the kill."""
 RETRY_SECONDS: Final = 1.0
-FENCES_AHEAD_MAX: Final = 3_600_000
-"""By which a fence that a node reports may be ahead of ours. Fences begin with the time in milliseconds, so it is an hour
-by which the clock of Placement's machine was set back."""
+FENCES_AHEAD_MAX: Final = 2**30
+"""By which a fence that a node reports may be ahead of ours. Fences begin with the time in milliseconds, so it is twelve days
+by which the clock of Placement's machine was set back, or a thousand terms of others. No fence of a stolen node is believed
+that would leave none to give."""
 LABELS_MAX: Final = 16
 TEXT_MAX: Final = 128
 PATH_MAX: Final = 4096
@@ -59,6 +65,7 @@ class Rules:
     exclusive: frozenset[str] = frozenset()
     lease_seconds: float = 10.0
     ticket_seconds: float = 300.0
+    elects: str = ""  # which of several Placements this is; empty for the only one
 
     @property
     def over_seconds(self) -> float:
@@ -154,6 +161,10 @@ class Book:
         """What nodes are asked with, so that they open no exclusive volume with a ticket that another Placement has given."""
         self._fence = first_fence
         self._unheard = set(self._of_node)  # that have not reported since the start
+        self._heard_at: dict[str, float] = {}  # when nodes were asked that have taken our epoch
+        self._term_until = 0.0  # of several Placements, when ours is over
+        self._was_led = False  # whether our epoch has had a term
+        self._given = 0  # exclusive fences of our epoch, which those of others do not touch
         self._known_from = now + rules.ticket_seconds + CLOCKS_SECONDS + rules.over_seconds
         """When no lease is in use that was given before the start."""
 
@@ -187,6 +198,7 @@ class Book:
         tenant = self.tenant(client)
         volume, root, begin = _place(tenant, directory)
         _check(labels, resources)
+        self._check_term(now, volume)
         old = self._failed(now, client, session) if session else None
         needs = Needs(volume=volume, labels=labels, resources=resources)
         if old is not None and is_alive and old.volume == volume:
@@ -218,6 +230,7 @@ class Book:
         lease = self._own(client, session)
         if lease.left_at is not None:
             raise _unknown(session)
+        self._check_term(now, lease.volume)
         lease.expires_at = now + self.rules.ticket_seconds
         return lease
 
@@ -270,7 +283,14 @@ class Book:
     # What nodes say
 
     def report(
-        self, asked_at: float, node: str, held: Iterable[Held], *, takes: bool, epoch: int = 0
+        self,
+        asked_at: float,
+        node: str,
+        held: Iterable[Held],
+        *,
+        takes: bool,
+        epoch: int = 0,
+        elected: bool = False,
     ) -> None:
         """Take over what a node has said.
 
@@ -279,16 +299,20 @@ class Book:
             node: Its name.
             held: Its leases.
             takes: Whether it takes new sessions.
-            epoch: The greatest epoch that it was ever asked with.
+            epoch: The greatest epoch that it has taken.
+            elected: Whether it has taken ours; asked for by several Placements alone.
         """
-        self.inventory.set_open(node, is_open=takes)
-        if epoch <= self.epoch:
+        if self.rules.elects:
+            self._hold(asked_at, node, epoch, elected=elected)
+            takes = takes and (elected or asked_at >= self._term_until)  # one that another Placement holds
+        elif epoch <= self.epoch:
             self._unheard.discard(node)
         elif epoch <= self._fence + FENCES_AHEAD_MAX:
             # The clock was set back, so tickets of before may have greater fences than ours, until none is valid any more
             self._fence = max(self._fence, epoch)
             if asked_at >= self._known_from:
                 self.epoch = self._fence
+        self.inventory.set_open(node, is_open=takes)
         found = {each.session: each for each in held}
         for lease in list(self._of_node[node].values()):
             same = (each := found.get(lease.session)) is not None and each.fence == lease.fence
@@ -296,6 +320,50 @@ class Book:
                 self._drop(lease)
         for each in found.values():
             self._adopt(asked_at, node, each)
+
+    def _hold(self, asked_at: float, node: str, epoch: int, *, elected: bool) -> None:
+        """Take note of whether a node is held by us, and begin a term or go on with it when most are."""
+        if not elected:
+            self._heard_at.pop(node, None)
+            if self.epoch - TERM_FENCES < epoch <= self._fence + FENCES_AHEAD_MAX:
+                self._fence = max(self._fence, epoch)
+                if asked_at >= self._term_until:
+                    self._begin_anew()
+            return
+        self._unheard.discard(node)
+        self._heard_at[node] = asked_at
+        heard = sorted(self._heard_at.values(), reverse=True)
+        least = len(self._of_node) // 2
+        if len(heard) <= least:
+            return
+        if heard[least] > self._term_until:
+            if self._was_led:
+                self._begin_anew()
+                return
+            self._was_led = True
+            rules = self.rules
+            self._known_from = (
+                heard[0] + HOLD_SECONDS + rules.ticket_seconds + CLOCKS_SECONDS + rules.over_seconds
+            )
+        self._term_until = heard[least] + HOLD_SECONDS
+
+    def _begin_anew(self) -> None:
+        """Ask for a term with another epoch: what others have given meanwhile is not known."""
+        self._fence += TERM_FENCES
+        self.epoch, self._given, self._was_led = self._fence, 0, False
+        self._heard_at.clear()
+        self._unheard = set(self._of_node)
+
+    def _check_term(self, now: float, volume: str) -> None:
+        """Raise `Refusal` while another Placement may give out an exclusive volume."""
+        if not self.rules.elects or volume not in self.rules.exclusive:
+            return
+        if self._given >= TERM_FENCES - 1:
+            self._term_until = now
+            self._begin_anew()
+        if now >= self._term_until:
+            text = f"{volume} is exclusive, and this Placement does not have most of the nodes now; ask another one"
+            raise Refusal(RefusalReason.MOVED, f"{text}.", retry_seconds=RETRY_SECONDS)
 
     def silent(self, now: float, node: str) -> None:
         """Take note that a node does not answer: it gets no sessions, and its leases end by their time."""
@@ -333,9 +401,10 @@ class Book:
         return lease
 
     def _again(self, now: float, lease: Lease, begin: str) -> Lease:
-        if lease.fence <= self.epoch and not self._users(lease.node, lease.volume, lease):
+        is_exclusive = lease.volume in self.rules.exclusive
+        if is_exclusive and lease.fence <= self.epoch and not self._users(lease.node, lease.volume, lease):
             # Its node opens nothing with this one, if the session is not open there any more
-            lease.fence = self.next_fence()
+            lease.fence = self._exclusive_fence()
             self._bind(lease)
         lease.begin, lease.left_at = begin, None
         lease.opens_until = now + OPEN_SECONDS
@@ -388,7 +457,13 @@ class Book:
         node = self.inventory.choose(needs, without=without)
         if node is None:
             raise self._no_room(needs, without)
-        return node.name, self.next_fence()
+        return node.name, self._exclusive_fence()
+
+    def _exclusive_fence(self) -> int:
+        if not self.rules.elects:
+            return self.next_fence()
+        self._given += 1
+        return self.epoch + self._given
 
     def _users(self, node: str, volume: str, old: Lease | None) -> list[Lease]:
         leases = self._of_node[node].values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import stat
 import tomllib
 from typing import Annotated, Any, Final, Literal
@@ -24,6 +25,7 @@ from toolcelld.config.schema import tcp_address
 from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Rules, Tenant
 from toolcelld_cluster.inventory import Node
 
+OTHERS_MAX: Final = 4
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """5,000 nodes have some two megabytes."""
 NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_-]{1,63}){0,8}")
@@ -186,6 +188,7 @@ class Configuration(_Section):
     """The file."""
 
     address: Annotated[str, AfterValidator(_address)]
+    others: list[Annotated[str, AfterValidator(_address)]] = Field(default=[], max_length=OTHERS_MAX)
     node: str = Field(default="placement", pattern=f"^{NODE_NAME.pattern}$")
     state: Annotated[str, AfterValidator(_absolute)] = ""
     lease: Seconds = Field(default=10.0, ge=1.0, le=3600.0)
@@ -200,11 +203,16 @@ class Configuration(_Section):
         """Return what holds for leases. Raises ValueError."""
         if sum(map(bool, (self.nodes, self.ray, self.kubernetes))) != 1:
             raise ValueError("there have to be [nodes.NAME], or [ray] or [kubernetes] in their place")
+        if self.others and not self.nodes:
+            raise ValueError(
+                "only with [nodes.NAME] there are others: what most of the nodes are is not known"
+            )
         return Rules(
             tenants={name: tenant.rules() for name, tenant in self.tenants.items()},
             exclusive=frozenset(self.exclusive),
             lease_seconds=self.lease,
             ticket_seconds=self.ticket,
+            elects=secrets.token_hex(8) if self.others else "",
         )
 
     def inventory(self) -> dict[str, Node]:

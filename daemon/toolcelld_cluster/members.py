@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 
+from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book
 from toolcelld_cluster.inventory import Node
 from toolcelld_cluster.keys import Keys
@@ -46,7 +46,7 @@ class Members:
             volumes = ", ".join(node.volumes) or "no volume"
             logger.info("%s has a daemon on %s, and %s", node.name, node.address, volumes)
             watch.node = node
-            self._book.join(time.monotonic(), node)
+            self._book.join(clock(), node)
         if node.name not in self._watching:
             self._watching[node.name] = tasks.create_task(watch.run())
 

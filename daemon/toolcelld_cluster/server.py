@@ -19,6 +19,7 @@ from toolcelld.remote.certificates import TICKET_KEY_BYTES, Material
 from toolcelld.remote.joining import Invitations, Joining, invitation
 from toolcelld.remote.listener import OPTIONS
 from toolcelld.rpc.interceptors import RefusalInterceptor
+from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book
 from toolcelld_cluster.configuration import Configuration, FileError, KubernetesSection
 from toolcelld_cluster.engine import Engine
@@ -64,7 +65,7 @@ async def run(
     inventory = Inventory()
     for node in configuration.inventory().values():
         inventory.put(node)
-    book = Book(configuration.rules(), inventory, time.monotonic(), int(time.time() * 1000))
+    book = Book(configuration.rules(), inventory, clock(), int(time.time() * 1000))
     engine = _engine(configuration, book, found)
     book.freed = engine.release
     material = _material(configuration, found)
@@ -72,7 +73,9 @@ async def run(
     server = grpc.aio.server(interceptors=[RefusalInterceptor()], options=_options())
     service = Placement(book, engine, found)
     placement_pb2_grpc.add_PlacementServicer_to_server(service, server)
-    toolcell_pb2_grpc.add_JoiningServicer_to_server(Joining(material, invitations), server)
+    toolcell_pb2_grpc.add_JoiningServicer_to_server(
+        Joining(material, invitations, configuration.others), server
+    )
     try:
         bound = server.add_secure_port(configuration.address, invitations.credentials())
     except RuntimeError as error:

@@ -20,6 +20,7 @@ from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.remote.certificates import fingerprint
 from toolcelld.remote.tickets import TICKET_BYTES_MAX, PlacedTicket, SessionPlace, View, sign
 from toolcelld.rpc.agent_service import refusals
+from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import RETRY_SECONDS, Book, Client, Lease, NoRoom
 from toolcelld_cluster.engine import Engine, NodeState
 from toolcelld_cluster.inventory import Needs
@@ -73,7 +74,7 @@ class Placement(rpc.PlacementServicer):
         """Return a lease, for which the engine keeps what it takes. Raises `Refusal`."""
         try:
             lease = self._book.resolve(
-                time.monotonic(),
+                clock(),
                 client,
                 request.directory,
                 dict(request.labels),
@@ -101,7 +102,7 @@ class Placement(rpc.PlacementServicer):
 
     async def Renew(self, request: pb.RenewRequest, context: Any) -> pb.RenewResponse:
         async with refusals(context):
-            lease = self._book.renew(time.monotonic(), self._client(context), request.session_id)
+            lease = self._book.renew(clock(), self._client(context), request.session_id)
             return pb.RenewResponse(
                 ticket=self._ticket(lease), ticket_seconds=self._book.rules.ticket_seconds
             )
@@ -109,7 +110,7 @@ class Placement(rpc.PlacementServicer):
 
     async def Release(self, request: pb.PlacementReleaseRequest, context: Any) -> pb.PlacementReleaseResponse:
         async with refusals(context):
-            self._book.release(time.monotonic(), self._client(context), request.session_id)
+            self._book.release(clock(), self._client(context), request.session_id)
             return pb.PlacementReleaseResponse()
         raise AssertionError
 
@@ -207,7 +208,7 @@ class Placement(rpc.PlacementServicer):
         return known
 
     def _ticket(self, lease: Lease) -> str:
-        rules, now = self._book.rules, time.monotonic()
+        rules, now = self._book.rules, clock()
         node = self._engine.inventory.node(lease.node)
         if lease.volume not in node.volumes:  # a node may report what it likes
             text = f"{node.name} has no volume {lease.volume} now."

@@ -16,6 +16,7 @@ from toolcell.client._launch.remote import split
 from toolcell.client.errors import Refused
 from toolcell_proto.v1 import placement_pb2 as pb
 from toolcelld.remote.tickets import Oversight, sign
+from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book, Client, Held
 from toolcelld_cluster.inventory import Node
 from toolcelld_cluster.keys import Keys
@@ -41,7 +42,7 @@ class NodeWatch:
         self.seen_at = 0.0  # Unix time
         self.draining = False  # by an operator
         self.state = "lost"
-        self._lost_at = time.monotonic()
+        self._lost_at = clock()
         self._keys = keys
         self._book = book
         self._channel: Channel | None = None
@@ -61,7 +62,7 @@ class NodeWatch:
 
     async def look(self) -> bool:
         """Return whether the node reports now, within a second; one that has been lost for so long is not waited for."""
-        asked_at = time.monotonic()
+        asked_at = clock()
         if self.state == "lost" and asked_at >= self._lost_at + LOOK_SECONDS:
             return False
         self._hurry.set()
@@ -99,13 +100,13 @@ class NodeWatch:
             await link.close()
 
     async def _listen(self, channel: Channel) -> None:
-        until = time.monotonic() + CONNECTION_SECONDS
-        while (asked_at := time.monotonic()) < until:
+        until = clock() + CONNECTION_SECONDS
+        while (asked_at := clock()) < until:
             self._hurry.clear()
-            report = await channel.ask(
-                NodeMethods.Report, pb.ReportRequest(epoch=self._book.epoch), ANSWER_SECONDS
-            )
-            self._take(asked_at, report)
+            request = pb.ReportRequest(epoch=self._book.epoch, elects=self._book.rules.elects)
+            report = await channel.ask(NodeMethods.Report, request, ANSWER_SECONDS)
+            if request.epoch == self._book.epoch:  # else another node has told of a greater one meanwhile
+                self._take(asked_at, report)
             await self._pause()
 
     async def _pause(self) -> None:
@@ -124,6 +125,7 @@ class NodeWatch:
             map(_held, report.leases[:LEASES_MAX]),
             takes=takes,
             epoch=report.epoch,
+            elected=report.elected,
         )
         self._asked_at = asked_at
         self._told.set()
@@ -132,10 +134,10 @@ class NodeWatch:
     def _lose(self, why: str) -> None:
         if self.state != "lost":
             logger.warning("The node %s does not answer: %s", self.node.name, why)
-            self._lost_at = time.monotonic()
+            self._lost_at = clock()
         self.state = "lost"
         self._hurry.clear()
-        self._book.silent(time.monotonic(), self.node.name)
+        self._book.silent(clock(), self.node.name)
 
 
 def _held(lease: pb.HeldLease) -> Held:

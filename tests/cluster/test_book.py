@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,8 @@ import pytest
 
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.sessions.caller import Lease as Shown
-from toolcelld.sessions.fences import Fences, is_older
+from toolcelld.sessions.fences import HOLD_SECONDS, TERM_FENCES, Fences, is_older
+from toolcelld_cluster import book as books
 from toolcelld_cluster.book import CLOCKS_SECONDS, OPEN_SECONDS, Book, Client, Held, Lease, Rules, Tenant
 from toolcelld_cluster.inventory import Inventory, Node
 
@@ -254,6 +255,104 @@ def test_what_a_stolen_node_reports_gives_no_tenant_more_and_lasts_no_longer_tha
     assert stolen.session not in made.leases
 
 
+# Several Placements
+
+
+def of_two(number: int = 1) -> Book:
+    return Book(replace(RULES, elects=f"p{number}"), nodes("n1", "n2", "n3"), START, 100)
+
+
+def elect(made: Book, now: float, *names: str) -> None:
+    for name in names:
+        made.report(now, name, (), takes=True, epoch=made.epoch, elected=True)
+
+
+def test_of_several_placements_the_one_that_most_nodes_have_taken_gives_out_what_is_exclusive() -> None:
+    made = of_two()
+    elect(made, START, "n1")
+    assert resolve(made, START).node == "n1", "what is not exclusive is given by each"
+    assert refused(partial(resolve, made, START, "x:")).reason is RefusalReason.MOVED
+    elect(made, START + 1, "n2", "n3")
+    lease = resolve(made, START + 1, "x:")
+    made.renew(START + 5.9, ALICE, lease.session)
+    over = START + 1 + HOLD_SECONDS
+    for ask in (
+        partial(resolve, made, over, "x:"),
+        partial(resolve, made, over, "x:", session=lease.session, is_alive=True),
+        partial(made.renew, over, ALICE, lease.session),
+    ):
+        assert refused(ask).reason is RefusalReason.MOVED
+
+
+def test_a_term_that_was_interrupted_begins_with_another_epoch_and_asks_all_nodes_again() -> None:
+    made = of_two()
+    elect(made, START, "n1", "n2", "n3")
+    first, later = made.epoch, START + HOLD_SECONDS + 1
+    elect(made, later, "n1", "n2")
+    assert made.epoch >= first + TERM_FENCES
+    assert refused(partial(resolve, made, later, "x:")).reason is RefusalReason.MOVED
+    elect(made, later + 1, "n1", "n2")
+    assert "n3 has not said yet" in refused(partial(resolve, made, later + 1, "x:")).message
+    elect(made, later + 1, "n3")
+    assert resolve(made, later + 1, "x:").fence > made.epoch
+
+
+def test_a_placement_whose_epoch_is_refused_asks_with_one_above_all_fences_of_the_other_one() -> None:
+    made = of_two(2)
+    made.report(START, "n1", (), takes=True, epoch=150, elected=False)
+    assert made.epoch >= 150 + TERM_FENCES
+    asked_with = made.epoch
+    made.report(START, "n2", (), takes=True, epoch=150, elected=False)
+    assert made.epoch == asked_with
+    elect(made, START + 1, "n2", "n3")
+    made.report(START + 1, "n1", (), takes=True, epoch=10 * TERM_FENCES, elected=False)
+    assert made.epoch == asked_with, "the term goes on, as most nodes have that epoch"
+    assert made.next_fence() > 10 * TERM_FENCES
+
+
+def test_an_epoch_that_a_stolen_node_makes_up_takes_no_fences_away() -> None:
+    made = of_two()
+    made.report(START, "n1", (), takes=True, epoch=2**63, elected=False)
+    assert made.epoch == 100
+    assert made.next_fence() == 101
+
+
+def test_a_term_ends_when_it_has_given_as_many_fences_as_the_next_epoch_is_greater_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(books, "TERM_FENCES", 3)
+    made = of_two()
+    elect(made, START, "n1", "n2", "n3")
+    first, fences = made.epoch, list[int]()
+    for _ in range(2):
+        lease = resolve(made, START, "x:")
+        fences.append(lease.fence)
+        made.cancel(lease)
+    assert refused(partial(resolve, made, START, "x:")).reason is RefusalReason.MOVED
+    elect(made, START + 1, "n1", "n2", "n3")
+    assert fences == [first + 1, first + 2]
+    assert resolve(made, START + 1, "x:").fence > first + 3
+
+
+def test_what_another_placement_has_given_does_not_end_a_term() -> None:
+    made = of_two()
+    elect(made, START, "n1", "n2", "n3")
+    other = held(resolve(made, START))._replace(fence=made.epoch + 5 * TERM_FENCES, session="s-" + "f" * 24)
+    made.report(START, "n2", [other], takes=True, epoch=made.epoch, elected=True)
+    assert resolve(made, START, "x:").fence == made.epoch + 1
+    assert resolve(made, START).fence > other.fence
+
+
+def test_a_node_that_another_placement_holds_gets_nothing_from_the_one_that_has_most() -> None:
+    made = of_two()
+    elect(made, START, "n2", "n3")
+    made.report(START, "n1", (), takes=True, epoch=9 * TERM_FENCES, elected=False)
+    assert {resolve(made, START).node for _ in range(4)} == {"n2", "n3"}
+    later = START + HOLD_SECONDS
+    made.report(later, "n1", (), takes=True, epoch=9 * TERM_FENCES, elected=False)
+    assert resolve(made, later).node == "n1"
+
+
 # An exclusive directory is never written under two fences
 
 
@@ -262,27 +361,31 @@ class Machine:
     """A node of the simulation: what its daemon does with tickets, and what its tools write."""
 
     name: str
+    skew_seconds: float  # by which its clock goes before ours
     fences: Fences
     sessions: dict[str, tuple[Shown, float]] = field(default_factory=dict[str, tuple[Shown, float]])
     frozen: bool = False
 
-    def end_over(self, now: float, rules: Rules) -> None:
-        """End what is over by the lease; after a freeze that is the first thing that happens."""
+    def end_over(self, now: float, rules: Rules, expires: Mapping[str, float]) -> None:
+        """End what is over by the lease or the ticket; after a freeze that is the first thing that happens."""
         for session, (_, word_at) in list(self.sessions.items()):
-            if now >= word_at + rules.lease_seconds:
+            if now >= word_at + rules.lease_seconds or now + self.skew_seconds >= expires[session]:
                 del self.sessions[session]
 
 
 class World:
     """Placement, nodes and clients that are lost, frozen, cut off and restarted, on one clock."""
 
+    rules = replace(RULES, ticket_seconds=30.0)
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.now = START
         self.names = ("n1", "n2", "n3")
-        self.rules = RULES
-        self.book = Book(RULES, nodes(*self.names), self.now, 100)
-        self.machines = {name: Machine(name, Fences(self.clock(name))) for name in self.names}
+        self.book = Book(self.rules, nodes(*self.names), self.now, 100)
+        skews = zip(self.names, (-CLOCKS_SECONDS, 0.0, CLOCKS_SECONDS), strict=True)
+        self.machines = {name: Machine(name, skew, self.fences(skew)) for name, skew in skews}
+        self.expires: dict[str, float] = {}  # the tickets of sessions, as they say
         self.tickets: dict[str, Shown] = {}  # of each client, the newest
         self.where: dict[str, str] = {}
         self.cut: set[str] = set()  # clients whose line is cut
@@ -290,16 +393,18 @@ class World:
         self.deaf: set[str] = set()  # nodes that Placement does not reach
         self.writes: list[tuple[float, str, int]] = []
 
-    def clock(self, name: str) -> Callable[[], float]:
-        """That of a node, which goes before or after ours."""
-        skew_seconds = CLOCKS_SECONDS * ((self.names.index(name) + int(self.now)) % 3 - 1)
-        return lambda: self.now + skew_seconds
+    def fences(self, skew_seconds: float) -> Fences:
+        """Those of a node that has just been started."""
+        return Fences(lambda: self.now + skew_seconds, lambda: self.now)
 
-    def step(self) -> None:
-        self.now += self.rng.choice((0.1, 0.5, 1.0, 3.0, 12.0))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
         for machine in self.machines.values():
             if not machine.frozen:
-                machine.end_over(self.now, self.rules)
+                machine.end_over(self.now, self.rules, self.expires)
+
+    def step(self) -> None:
+        self.wait(self.rng.choice((0.1, 0.5, 1.0, 3.0, 12.0)))
         self.rng.choice(
             (
                 self.report, self.ask, self.ask, self.speak, self.speak, self.leave, self.fault, self.show_late,
@@ -308,17 +413,22 @@ class World:
         )()  # fmt: skip
 
     def report(self) -> None:
+        self.tell(self.book, self.deaf)
+
+    def tell(self, placement: Book, deaf: set[str]) -> None:
+        """Each node that a Placement reaches tells it of its leases."""
         for machine in self.machines.values():
-            if machine.frozen or machine.name in self.deaf:
-                self.book.silent(self.now, machine.name)
+            if machine.frozen or machine.name in deaf:
+                placement.silent(self.now, machine.name)
                 continue
             leases = [
                 Held(s.session, Client(s.tenant, ""), s.volume, s.root, s.begin, s.fence, {}, 100.0)
                 for s, _ in machine.sessions.values()
             ]
-            machine.fences.ask(self.book.epoch)
+            asked_with = placement.epoch
+            elected = machine.fences.ask(asked_with, placement.rules.elects)
             takes, epoch = self.rng.random() < 0.7, machine.fences.epoch
-            self.book.report(self.now, machine.name, leases, takes=takes, epoch=epoch)
+            placement.report(self.now, machine.name, leases, takes=takes, epoch=epoch, elected=elected)
 
     def ask(self, slow: float = 0.3) -> None:
         """A client asks for its place: a first one, or another one when it has lost its node. It may be slow to show it."""
@@ -360,6 +470,7 @@ class World:
             resources={},
         )
         self.tickets[client], self.where[client] = shown, lease.node
+        self.expires[lease.session] = lease.expires_at
         if self.rng.random() < slow:
             self.old.append((lease.node, shown))
         else:
@@ -407,8 +518,12 @@ class World:
         machine.sessions[shown.session] = shown, self.now
 
     def speak(self) -> None:
-        """Clients whose line is not cut say something on the sessions that they believe to have."""
+        """Clients whose line is not cut say something on the sessions that they believe to have, and renew their tickets."""
         for client, node in self.where.items():
+            if client not in self.cut:
+                with suppress(Refusal):
+                    session = self.tickets[client].session
+                    self.expires[session] = self.book.renew(self.now, Client("alice", ""), session).expires_at
             machine, session = self.machines[node], self.tickets[client].session
             if client not in self.cut and not machine.frozen and session in machine.sessions:
                 lease, _ = machine.sessions[session]
@@ -424,7 +539,7 @@ class World:
             case 2:
                 self.cut ^= {self.rng.choice(("c1", "c2", "c3"))}
             case 3:  # Placement is killed and started again
-                self.overtake(0.1, lambda: Book(RULES, nodes(*self.names), self.now, self.book.next_fence()))
+                self.overtake(0.1, self.restarted)
             case 4:
                 self.deaf ^= {machine.name}
             case 6:
@@ -433,9 +548,13 @@ class World:
                 for each in self.machines.values():
                     each.frozen = False
 
+    def restarted(self) -> Book:
+        """Placement, which was killed and started again."""
+        return Book(self.rules, nodes(*self.names), self.now, self.book.next_fence())
+
     def restart(self, machine: Machine) -> None:
         machine.sessions.clear()
-        machine.fences = Fences(self.clock(machine.name))
+        machine.fences = self.fences(machine.skew_seconds)
 
     def overtake(self, seconds: float, placement: Callable[[], Book]) -> None:
         """One client is slow, and another one asks before it has shown its ticket, of a Placement that may be another."""
@@ -443,7 +562,7 @@ class World:
         self.report()
         self.ask(slow=1)
         self.book = placement()
-        self.now += seconds
+        self.wait(seconds)
         self.report()
         self.ask(slow=0)
         if self.rng.random() < 0.5:
@@ -460,12 +579,79 @@ class World:
                 ]
 
 
-@pytest.mark.parametrize("runs", [100, pytest.param(500, marks=pytest.mark.slow)])
-def test_an_exclusive_directory_is_never_written_under_two_fences(runs: int) -> None:
+class Pair(World):
+    """The same with two Placements, which are stopped, started again, and cut off from some nodes."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.books = [self.started(number) for number in range(2)]
+        self.book = self.books[0]
+        self.apart: list[set[str]] = [set(), set()]  # the nodes that each does not reach
+        self.stopped: set[int] = set()
+
+    def started(self, number: int) -> Book:
+        rules = replace(self.rules, elects=f"p{number} {self.now}")
+        return Book(rules, nodes(*self.names), self.now, int(self.now * 1000))
+
+    def wait(self, seconds: float) -> None:
+        """Both ask all nodes each second."""
+        while seconds > 0:
+            super().wait(min(seconds, 1.0))
+            self.report()
+            seconds -= 1.0
+
+    def report(self) -> None:
+        for number, placement in enumerate(self.books):
+            if number not in self.stopped:
+                self.tell(placement, self.apart[number])
+
+    def ask(self, slow: float = 0.3) -> None:
+        """Of one that is not stopped."""
+        running = [number for number in (0, 1) if number not in self.stopped]
+        if running:
+            number = self.rng.choice(running)
+            self.book, self.deaf = self.books[number], self.apart[number]
+            super().ask(slow)
+
+    def speak(self) -> None:
+        self.book = self.books[self.rng.randrange(2)]
+        super().speak()
+
+    def restarted(self) -> Book:
+        number = self.rng.randrange(2)
+        self.books[number] = self.started(number)
+        return self.books[number]
+
+    def fault(self) -> None:
+        number = self.rng.randrange(2)
+        match self.rng.randrange(6):
+            case 0:
+                self.stopped ^= {number}
+            case 1 | 2:
+                self.apart[number] ^= {self.rng.choice(self.names)}
+            case 3:  # one is cut off from the nodes of the other one
+                self.apart[number] = set(self.rng.sample(self.names, 2))
+                self.apart[1 - number] = set(self.names) - self.apart[number]
+            case 4:
+                self.apart, self.stopped = [set(), set()], set()
+            case _:
+                super().fault()
+
+
+@pytest.mark.parametrize(
+    ("world_of", "runs"),
+    [
+        (World, 100),
+        (Pair, 20),
+        pytest.param(World, 500, marks=pytest.mark.slow),
+        pytest.param(Pair, 500, marks=pytest.mark.nightly),
+    ],
+)
+def test_an_exclusive_directory_is_never_written_under_two_fences(world_of: type[World], runs: int) -> None:
     """Once a write under a fence is seen, none under an older one follows, and none of another node at the time."""
     moved = 0
     for seed in range(runs):
-        world = World(seed)
+        world = world_of(seed)
         for _ in range(250):
             world.step()
         greatest, places = 0, dict[float, str]()

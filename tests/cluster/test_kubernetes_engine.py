@@ -18,6 +18,7 @@ import anyio
 import pytest
 import yaml
 
+from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book, Client, Held, Lease, NoRoom
 from toolcelld_cluster.configuration import Configuration, FileError, load
 from toolcelld_cluster.inventory import Inventory, Needs
@@ -114,14 +115,14 @@ class Running:
         self.book.report(0.0, name, (), takes=True)
 
     def resolve(self, needs: Needs = NEEDS) -> Lease:
-        return self.book.resolve(time.monotonic(), ALICE, "a:", needs.labels, needs.resources)
+        return self.book.resolve(clock(), ALICE, "a:", needs.labels, needs.resources)
 
 
 @asynccontextmanager
 async def running(fake: FakeKubernetes, configuration: Configuration) -> AsyncIterator[Running]:
     assert configuration.kubernetes is not None
     made = keys(configuration.state, "placement", stored(configuration.state))
-    book = Book(configuration.rules(), Inventory(), time.monotonic(), 1)
+    book = Book(configuration.rules(), Inventory(), clock(), 1)
     engine = KubernetesEngine(configuration, configuration.kubernetes, book, made)
     book.freed = engine.release
     async with asyncio.TaskGroup() as tasks:
@@ -213,7 +214,7 @@ async def test_a_pod_goes_when_it_has_had_no_session_for_a_time_and_its_keys_go_
     lease = ran.resolve()
     long_ago = place.used_at = time.monotonic() - 3600.0
     await ran.until(lambda: place.used_at > long_ago)  # it has a session
-    ran.book.release(time.monotonic(), ALICE, lease.session)
+    ran.book.release(clock(), ALICE, lease.session)
     assert "DELETE pods" not in ran.fake.kinds()
     place.used_at = long_ago
     await ran.until(lambda: "DELETE pods" in ran.fake.kinds())
@@ -308,12 +309,10 @@ async def test_a_placement_that_starts_again_takes_the_pods_that_are_there(
         assert "is being made" in again.engine.want("alice", NEEDS)
         assert (
             first
-            in again.book.resolve(
-                time.monotonic(), ALICE, "a:", {}, {}, session=lease.session, is_alive=True
-            ).node
+            in again.book.resolve(clock(), ALICE, "a:", {}, {}, session=lease.session, is_alive=True).node
         )
         with pytest.raises(Exception, match=f"{gone} has not said yet whether it is in use there"):
-            again.book._check_known(time.monotonic(), "alone")
+            again.book._check_known(clock(), "alone")
 
 
 async def test_a_watch_goes_on_where_it_ended_and_begins_with_a_list_where_that_is_forgotten(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import anyio
 import grpc
 import pytest
 
+from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book, Client, Lease
 from toolcelld_cluster.configuration import Configuration, FileError, load
 from toolcelld_cluster.environment import clean
@@ -94,7 +94,7 @@ class Watched:
         """A lease; the node has reported before."""
         for each in self.engine.nodes():
             self.book.report(0.0, each, (), takes=True)
-        return self.book.resolve(time.monotonic(), ALICE, "a:", {}, resources)
+        return self.book.resolve(clock(), ALICE, "a:", {}, resources)
 
 
 def configured(directory: Path, more: str = "") -> Configuration:
@@ -128,7 +128,7 @@ async def watched(
     configuration = configured(tmp_path)
     assert configuration.ray is not None
     made = keys(configuration.state, "placement", [])
-    book = Book(configuration.rules(), Inventory(), time.monotonic(), 1)
+    book = Book(configuration.rules(), Inventory(), clock(), 1)
     section = configuration.ray.model_copy(update=getattr(request, "param", {}))
     engine = RayEngine(configuration, section, book, made)
     book.freed = engine.release
@@ -169,7 +169,7 @@ async def test_what_a_session_takes_is_kept_by_ray_until_its_lease_is_over(watch
     assert await watched.engine.reserve(lease) == ""
     (asked,) = watched.asked("reserve")
     assert (asked["node_id"], asked["resources"]) == (f"id-{lease.node}", {"GPU": 1.0})
-    watched.book.release(time.monotonic(), ALICE, lease.session)
+    watched.book.release(clock(), ALICE, lease.session)
     await watched.until(lambda: watched.asked("release"))
     assert watched.asked("release")[0]["keys"] == [asked["key"]]
     lease = watched.resolve(gpu=2.0)
@@ -229,7 +229,7 @@ async def test_a_node_that_is_idle_has_no_daemon_until_a_session_waits_for_it(wa
     assert await watched.engine.reserve(lease) == ""
     assert {each["node_id"] for each in watched.asked("start")[begun:]} == {"id-n2"}
     ended = len(watched.asked("rest"))
-    watched.book.release(time.monotonic(), ALICE, lease.session)
+    watched.book.release(clock(), ALICE, lease.session)
     await watched.until(lambda: not list(watched.engine.nodes()))
     await watched.until(lambda: {each["node_id"] for each in watched.asked("rest")[ended:]} == {"id-n2"})
 

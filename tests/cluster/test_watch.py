@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import anyio
 import pytest
 
 from toolcell_proto.v1 import placement_pb2 as pb
+from toolcelld.sessions.lease import clock
 from toolcelld_cluster import watch
 from toolcelld_cluster.book import Book, Rules
 from toolcelld_cluster.inventory import Inventory, Node
@@ -40,5 +40,5 @@ async def test_a_node_that_was_lost_just_now_is_looked_at_until_it_reports(watch
     with anyio.fail_after(30):
         looking = asyncio.create_task(watched.look())
         await watched._hurry.wait()
-        watched._take(time.monotonic(), pb.ReportResponse())
+        watched._take(clock(), pb.ReportResponse())
         assert await looking

@@ -74,6 +74,18 @@ class Cluster:
             time.sleep(0.02)
         return found
 
+    def beside(self, address: str) -> Cluster:
+        """Another Placement of the same cluster, which is not started yet; it knows the address of the first one."""
+        file = self.file.with_name("beside.toml")
+        lines = self.file.read_text().splitlines()
+        file.write_text(
+            "\n".join([f'others = ["{address}"]', *(each for each in lines if "others" not in each)])
+        )
+        file.chmod(0o600)
+        log = self.log.with_name("beside.log")
+        log.touch()
+        return Cluster(self.directory, self.nodes, self.keys, log, file)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End Placement."""
         if self.process is not None:
@@ -90,10 +102,13 @@ class Cluster:
             self.identities[tenant] = key + certificate
         return self.identities[tenant]
 
-    def join(self, tenant: str) -> None:
-        """Write what joining the cluster writes."""
+    def join(self, tenant: str, *others: str) -> None:
+        """Write what joining the cluster writes, with the addresses of other Placements."""
         membership = Membership(
-            placement=self.address, node="placement", authority=self.keys.authority.decode(), ticket=""
+            placement=" ".join((self.address, *others)),
+            node="placement",
+            authority=self.keys.authority.decode(),
+            ticket="",
         )
         write(cluster_file(), membership, self.identity(tenant))
 

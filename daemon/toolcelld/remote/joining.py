@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -94,9 +94,10 @@ class Invitations:
 class Joining(rpc.JoiningServicer):
     """The service for clients that have a code."""
 
-    def __init__(self, material: Material, invitations: Invitations) -> None:
+    def __init__(self, material: Material, invitations: Invitations, others: Sequence[str] = ()) -> None:
         self._material = material
         self._invitations = invitations
+        self._others = others  # HOST:PORT of those that serve the same
 
     async def Join(self, request: pb.JoinRequest, context: Any) -> pb.JoinResponse:
         (guest,) = context.auth_context().get("x509_pem_cert") or (b"",)
@@ -126,6 +127,7 @@ class Joining(rpc.JoiningServicer):
             certificate=certificate.decode(),
             authority=material.client_ca.decode(),
             ticket=sign(material.tickets, ticket),
+            others=self._others,
         )
 
 

@@ -11,6 +11,7 @@ from toolcell_proto.v1 import placement_pb2_grpc as rpc
 from toolcelld.policy.disabled import REASON_LETTERS_MAX
 from toolcelld.sessions.registry import Sessions
 
+ELECTS_LETTERS_MAX: Final = 64
 OVERSEEN: Final = frozenset(f"/toolcell.v1.Node/{name}" for name in ("Report", "Move"))
 """What Placement may ask, and no client."""
 
@@ -23,8 +24,10 @@ class NodeService(rpc.NodeServicer):
 
     async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportResponse:
         fences = self._sessions.fences
-        fences.ask(request.epoch)
-        return pb.ReportResponse(draining=self._sessions.draining, leases=self._held(), epoch=fences.epoch)
+        elected = fences.ask(request.epoch, request.elects[:ELECTS_LETTERS_MAX])
+        return pb.ReportResponse(
+            draining=self._sessions.draining, leases=self._held(), epoch=fences.epoch, elected=elected
+        )
 
     def _held(self) -> Iterator[pb.HeldLease]:
         now = time.time()

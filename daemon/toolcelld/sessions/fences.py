@@ -7,15 +7,26 @@ ticket opens a session for some seconds alone.
 A Placement that has just been started does not know which tickets the one before has given in its last seconds. So it says its
 epoch when it asks, and a ticket of before opens no exclusive volume any more, unless the volume is in use here: then it is
 told so. A daemon that has just been started waits for that, too.
+
+Where several Placements serve a cluster, a node is held by the one that has asked it for some seconds, and takes the epoch of
+no other one meanwhile, nor when it has just been started. So no two of them have most of the nodes at a time.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Final
 
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.sessions.caller import Lease
+
+HOLD_SECONDS: Final = 5.0
+"""For which a node is held by the one of several Placements that has asked it last; each asks once a second."""
+
+
+TERM_FENCES: Final = 2**20
+"""That one of several Placements gives with an epoch at most, so the epoch of the next one is greater by as many."""
 
 
 class Fences:
@@ -23,19 +34,37 @@ class Fences:
 
     Args:
         clock: Unix time.
+        steady: A clock that only goes forward.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> None:
         self.epoch = 0
         """The greatest that Placement has asked with."""
+        self._steady = steady
+        self._holder = ""
+        self._held_until = steady() + HOLD_SECONDS
         self._clock = clock
         self._greatest: dict[str, int] = {}
         self._was_asked = False
 
-    def ask(self, epoch: int) -> None:
-        """Take note that Placement asks which leases there are."""
+    def ask(self, epoch: int, elects: str = "") -> bool:
+        """Take note that Placement asks which leases there are; returns whether its epoch is taken.
+
+        Args:
+            epoch: That of the Placement.
+            elects: Which one of several it is; empty for the only one.
+        """
+        now = self._steady()
+        if elects:
+            is_held = elects != self._holder and now < self._held_until
+            if is_held or (epoch != self.epoch and epoch < self.epoch + TERM_FENCES):
+                return False
+            self._holder, self._held_until = elects, now + HOLD_SECONDS
         self.epoch = max(self.epoch, epoch)
         self._was_asked = True
+        return epoch == self.epoch
 
     def enter(self, lease: Lease, *, is_used: bool) -> None:
         """Take note of a lease for which a session is to be opened. Raises `Refusal` for an older one.

@@ -16,7 +16,8 @@ LOOKS: Final = 3
 """In the time of a lease, so that a sleep of the machine, which delays timers, is noticed in a third of it."""
 
 
-def _clock() -> float:
+def clock() -> float:
+    """Return seconds that only go forward, also while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -36,14 +37,14 @@ class Lease:
         self.expires = expires
         self._over = over
         self._held = False
-        self._until = _clock() + seconds
+        self._until = clock() + seconds
         self._timer: asyncio.TimerHandle | None = None
         self._look()
 
     def renew(self) -> None:
         """Note a word of the client. One that comes when the lease is over ends it at once."""
         if self._timer is not None and not self._ended():
-            self._until = _clock() + self.seconds
+            self._until = clock() + self.seconds
 
     def hold(self) -> None:
         """Take the client's connection for its word: of a single call, whose client has nothing to say meanwhile."""
@@ -56,7 +57,7 @@ class Lease:
             self._timer = None
 
     def _ended(self) -> bool:
-        if _clock() < self._until and time.time() < self.expires:
+        if clock() < self._until and time.time() < self.expires:
             return False
         self.end()
         self._over()
@@ -66,6 +67,6 @@ class Lease:
         if self._ended():
             return
         if self._held:
-            self._until = _clock() + self.seconds
-        left = max(self._until - _clock(), 0.0)
+            self._until = clock() + self.seconds
+        left = max(self._until - clock(), 0.0)
         self._timer = asyncio.get_running_loop().call_later(min(left, self.seconds / LOOKS), self._look)

@@ -543,19 +543,26 @@ class ReportRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     EPOCH_FIELD_NUMBER: _builtins.int
+    ELECTS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The epoch of this Placement: greater than each fence that was given before it was started, and smaller than each that it
     gives. From now on the node opens sessions of an exclusive volume with greater fences alone, and with that of a session
     of the volume which is open there.
     """
+    elects: _builtins.str
+    """Where several Placements serve the cluster, any text that is no other's; else empty. A node that was asked by one takes a
+    greater epoch of another one only after five seconds in which it was not asked by that, nor started. The one whose epoch
+    most nodes have gives out exclusive volumes.
+    """
     def __init__(
         self,
         *,
         epoch: _builtins.int = ...,
+        elects: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elects", b"elects", "epoch", b"epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -570,10 +577,13 @@ class ReportResponse(_message.Message):
     DRAINING_FIELD_NUMBER: _builtins.int
     LEASES_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    ELECTED_FIELD_NUMBER: _builtins.int
     draining: _builtins.bool
     """Whether it refuses new sessions."""
     epoch: _builtins.int
     """The greatest epoch that the node was asked with since it was started."""
+    elected: _builtins.bool
+    """Whether it has taken that of the request."""
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldLease]:
         """Those of open sessions, and of calls without one."""
@@ -584,10 +594,11 @@ class ReportResponse(_message.Message):
         draining: _builtins.bool = ...,
         leases: _abc.Iterable[Global___HeldLease] | None = ...,
         epoch: _builtins.int = ...,
+        elected: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "epoch", b"epoch", "leases", b"leases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "elected", b"elected", "epoch", b"epoch", "leases", b"leases"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -281,6 +281,7 @@ class JoinResponse(_message.Message):
     CERTIFICATE_FIELD_NUMBER: _builtins.int
     AUTHORITY_FIELD_NUMBER: _builtins.int
     TICKET_FIELD_NUMBER: _builtins.int
+    OTHERS_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     """The name of the machine, which its certificate is for."""
     directory: _builtins.str
@@ -291,6 +292,10 @@ class JoinResponse(_message.Message):
     """The authority that has signed it, and that of the machine, in PEM."""
     ticket: _builtins.str
     """What each request shows, as `authorization: Ticket <ticket>`."""
+    @_builtins.property
+    def others(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """HOST:PORT of others that serve the same and have the same certificate, as of Placement; at most eight count."""
+
     def __init__(
         self,
         *,
@@ -299,10 +304,11 @@ class JoinResponse(_message.Message):
         certificate: _builtins.str = ...,
         authority: _builtins.str = ...,
         ticket: _builtins.str = ...,
+        others: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "certificate", b"certificate", "directory", b"directory", "node", b"node", "ticket", b"ticket"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "certificate", b"certificate", "directory", b"directory", "node", b"node", "others", b"others", "ticket", b"ticket"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,7 +8,7 @@ import pytest
 
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.sessions.caller import Lease
-from toolcelld.sessions.fences import Fences, is_older
+from toolcelld.sessions.fences import HOLD_SECONDS, TERM_FENCES, Fences, is_older
 
 LEASE = Lease(
     node="n1",
@@ -78,6 +78,23 @@ def test_no_exclusive_volume_is_opened_before_placement_has_asked() -> None:
     assert not refused(fences, replace(LEASE, exclusive=False))
     fences.ask(0)  # by a version that has no epoch
     assert not refused(fences, LEASE)
+
+
+def test_a_node_is_held_by_one_of_several_placements_while_that_asks() -> None:
+    now, first = 0.0, 5 * TERM_FENCES
+    fences = Fences(lambda: 50.0, lambda: now)
+    assert not fences.ask(first, "p1"), "it may have been held by another one before it was started"
+    now = HOLD_SECONDS
+    assert fences.ask(first, "p1")
+    now += HOLD_SECONDS - 0.1
+    assert not fences.ask(9 * TERM_FENCES, "p2")
+    assert fences.ask(first, "p1")
+    now += HOLD_SECONDS
+    assert not fences.ask(first + TERM_FENCES - 1, "p2"), "the other one may have given as many fences"
+    assert fences.ask(first + TERM_FENCES, "p2")
+    now += HOLD_SECONDS
+    assert not fences.ask(first, "p1")
+    assert fences.epoch == first + TERM_FENCES
 
 
 @pytest.mark.parametrize(

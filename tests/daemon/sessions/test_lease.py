@@ -27,7 +27,7 @@ class Clock:
 @pytest.fixture
 async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(leases, "_clock", clock)
+    monkeypatch.setattr(leases, "clock", clock)
     return clock
 
 

@@ -18,11 +18,14 @@ from toolcell.cli._ui.tables import print_facts, print_table
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.cli.operation.join import exchange
 from toolcell.client._grpc.placement import PlacementMethods
-from toolcell.client._launch.placed import Membership, placement, read_membership
-from toolcell.client._launch.remote import write
+from toolcell.client._launch.placed import Membership, ask_each, placement, read_membership
+from toolcell.client._launch.remote import split, write
 from toolcell_proto.v1 import placement_pb2 as pb
+from toolcell_proto.v1.toolcell_pb2 import JoinResponse
 
 ANSWER_SECONDS: Final = 10.0
+OTHERS_MAX: Final = 7
+"""Placements beside the one that was joined."""
 
 
 def serve(
@@ -63,7 +66,12 @@ def _become(file: str, *words: str) -> NoReturn:
 async def join(context: CommandContext, address: str, code: str) -> Exit:
     """Exchange a code for a certificate of the cluster, and keep it."""
     address, key, answer = await exchange(address, code)
-    membership = Membership(placement=address, node=answer.node, authority=answer.authority, ticket="")
+    membership = Membership(
+        placement=" ".join((address, *others_of(answer))),
+        node=answer.node,
+        authority=answer.authority,
+        ticket="",
+    )
     path = cluster_file()
     try:
         write(path, membership, key + answer.certificate.encode())
@@ -75,6 +83,19 @@ async def join(context: CommandContext, address: str, code: str) -> Exit:
         Terminal(quiet=context.quiet).note(printable(f"You have joined the cluster of {address}.\n"))
         print(CLUSTER)
     return Exit.OK
+
+
+def others_of(answer: JoinResponse) -> list[str]:
+    """Return the addresses of other Placements that one names; what is no address is left out."""
+    return [*dict.fromkeys(filter(_is_address, answer.others))][:OTHERS_MAX]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        split(text)
+    except ValueError:
+        return False
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 async def nodes(context: CommandContext) -> Exit:
@@ -142,8 +163,7 @@ async def status(context: CommandContext) -> Exit:
 async def drain(context: CommandContext, node: str, *, off: bool, reason: str) -> Exit:
     """Place no sessions on a node, and have those that it has move."""
     request = pb.DrainNodeRequest(node=node, off=off, reason=reason)
-    async with placement() as channel:
-        answer = await channel.ask(PlacementMethods.DrainNode, request, ANSWER_SECONDS)
+    answer = await ask_each(PlacementMethods.DrainNode, request)
     what = "takes sessions again" if off else "takes no new sessions, and those it has are told to move"
     return context.show(record(answer), printable(f"{node} {what}; it has {answer.sessions}."))
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
@@ -32,6 +32,10 @@ MOVE_SECONDS = 30.0
 RETRY_SECONDS = 0.5
 NODES_MAX = 3
 """Nodes that are tried one after the other to open a session."""
+PLACEMENTS_MAX = 8
+OF_ONE = frozenset({"unreachable", "deadline_exceeded", "moved"})
+"""Refusals of a Placement that another one may not have: it does not answer, or may not give out what is exclusive now."""
+LATER = frozenset({"busy", *OF_ONE})
 ELSEWHERE = frozenset({"moved", "draining", "unreachable", "unauthenticated"})
 """Failures of a node that another one, or another ticket, does not have."""
 
@@ -40,7 +44,7 @@ ELSEWHERE = frozenset({"moved", "draining", "unreachable", "unauthenticated"})
 class Membership:
     """What the first line of the cluster's file says."""
 
-    placement: str  # HOST:PORT
+    placement: str  # HOST:PORT; of several Placements that serve the cluster, with spaces between them
     node: str  # what the certificate of Placement is for
     authority: str  # in PEM
     ticket: str  # empty, as Placement wants none
@@ -62,8 +66,7 @@ class Placed:
         self.socket = address
         self._path = path
         self._directory, self._labels, self._resources = read_address(address)
-        machine = Machine(node=membership.node, directory="", authority=membership.authority, ticket="none")
-        self._placement = Remote(membership.placement, machine, path)
+        self._placements = _placements(membership, path)
         self._place: pb.ResolveResponse | None = None
         self._failure: Refusal | None = None
         self._tried = 0
@@ -134,7 +137,7 @@ class Placed:
                 self._take(await self._ask(PlacementMethods.Resolve, request))
                 return
             except Refused as error:
-                if self._place is None or error.reason != "busy" or _now() >= until:
+                if self._place is None or error.reason not in LATER or _now() >= until:
                     raise Unavailable(
                         f"The cluster has no place for the session: {error.message}", error.remedy
                     ) from error
@@ -165,8 +168,21 @@ class Placed:
             return
 
     async def _ask(self, method: Method[RequestT, ResponseT], request: RequestT) -> ResponseT:
-        async with self._placement.dial() as channel:
-            return await channel.ask(method, request, ANSWER_SECONDS)
+        """Ask the Placement that has answered last, and then the others. Raises Unavailable and Refused."""
+        failures: list[Unavailable | Refused] = []
+        for placement in tuple(self._placements):
+            try:
+                async with placement.dial() as channel:
+                    answer = await channel.ask(method, request, ANSWER_SECONDS)
+            except (Unavailable, Refused) as error:
+                if isinstance(error, Refused) and error.reason not in OF_ONE:
+                    raise
+                failures.append(error)
+            else:
+                self._placements.remove(placement)
+                self._placements.insert(0, placement)
+                return answer
+        raise next((each for each in failures if isinstance(each, Refused)), failures[0])
 
 
 def read_address(address: str) -> tuple[str, dict[str, str], dict[str, float]]:
@@ -190,13 +206,41 @@ def read_address(address: str) -> tuple[str, dict[str, str], dict[str, float]]:
     return place.removeprefix(CLUSTER).removeprefix(":"), labels, resources
 
 
+def _placements(membership: Membership, path: str) -> list[Remote]:
+    """Return those that serve a cluster. Raises ValueError and OSError."""
+    machine = Machine(node=membership.node, directory="", authority=membership.authority, ticket="none")
+    return [Remote(address, machine, path) for address in membership.placement.split()[:PLACEMENTS_MAX]]
+
+
 @asynccontextmanager
 async def placement() -> AsyncGenerator[Channel]:
-    """A channel to the Placement of the cluster that this user has joined. Raises Unavailable."""
-    membership = read_membership()
-    machine = Machine(node=membership.node, directory="", authority=membership.authority, ticket="none")
-    async with Remote(membership.placement, machine, cluster_file()).dial() as channel:
+    """A channel to a Placement of the cluster that this user has joined: the first one that answers. Raises Unavailable."""
+    async with AsyncExitStack() as dialled:
+        *first, last = _placements(read_membership(), cluster_file())
+        for each in first:
+            try:
+                channel = await dialled.enter_async_context(each.dial())
+            except Unavailable:
+                continue
+            break
+        else:
+            channel = await dialled.enter_async_context(last.dial())
         yield channel
+
+
+async def ask_each(method: Method[RequestT, ResponseT], request: RequestT) -> ResponseT:
+    """Ask each Placement of the cluster; returns what the first one has answered. Raises Unavailable if none can be reached,
+    and Refused."""
+    answers: list[ResponseT] = []
+    *first, last = _placements(read_membership(), cluster_file())
+    for each in (*first, last):
+        try:
+            async with each.dial() as channel:
+                answers.append(await channel.ask(method, request, ANSWER_SECONDS))
+        except Unavailable:
+            if each is last and not answers:
+                raise
+    return answers[0]
 
 
 def read_membership() -> Membership:
