@@ -333,9 +333,9 @@ async def test_a_watch_goes_on_where_it_ended_and_begins_with_a_list_where_that_
 async def test_without_the_api_server_sessions_are_placed_and_no_pod_is_made(
     ran: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "UNKNOWN_SECONDS", 0.0)
     gpu = Needs(volume="a", resources={"gpu": 1.0})
     name = await ran.started()
+    monkeypatch.setattr(module, "UNKNOWN_SECONDS", 0.0)
     ran.fake.says |= dict.fromkeys(("LIST pods", "WATCH pods", "WATCH nodes", "POST pods"), b"no answer")
     assert "is being made" in ran.engine.want("alice", gpu)
     await ran.until(lambda: ran.fake.kinds().count("POST pods") == 2)
