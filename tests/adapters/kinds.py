@@ -260,6 +260,10 @@ mcp = ["{python}", "-I", "${{project}}/served.py"]
 """The lines of the configuration by which each engine has a file, for a daemon that has both on its PATH, and a server."""
 STEP: Final = "a step of a server"
 """The progress that `served_steps` tells of."""
+WHO: Final = "Who? Name"
+"""What `served_asks` asks a person whose agent puts one question after the other."""
+NAME: Final = "Ada"
+"""The answer; the tool returns it after "accept "."""
 CONTEXTS: Final = tuple(f"{name}_told" for name in ("decorated", "bunned", "noded"))
 """The tools that return their context, as an object or as JSON; with the call's own id."""
 

@@ -86,7 +86,7 @@ async def serve(services: Mapping[str, Service], call: Call, request: pb.Request
         reply.message = f"the agent offers no service {request.service[:64]!r}"
         return reply
     try:
-        reply.result = _encoded(await service(call, **cast("dict[str, Any]", arguments)))
+        reply.result = encode_result(await service(call, **cast("dict[str, Any]", arguments)))
     except ToolError as error:
         reply.message = _reason(str(error))
     except Exception as error:  # noqa: BLE001  the application's own code, and the tool waits for an answer
@@ -99,8 +99,8 @@ def _reason(text: str) -> str:
     return text[:REASON_CHARACTERS_MAX].encode(errors="replace").decode()
 
 
-def _encoded(result: object) -> bytes:
-    """Encode as JSON within the bound. Raises TypeError or ValueError, whose text the tool gets."""
+def encode_result(result: object) -> bytes:
+    """Return what a service has returned as JSON within the bound. Raises TypeError or ValueError, whose text the tool gets."""
     encoded = json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
     if len(encoded) > RESULT_BYTES_MAX:
         raise ValueError(f"the result takes {len(encoded)} bytes, more than {RESULT_BYTES_MAX}")

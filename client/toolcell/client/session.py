@@ -24,6 +24,7 @@ from toolcell.client._transport.json_values import encode_arguments
 from toolcell.client._transport.outcomes import refused
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
+from ._elicitation import with_forms
 from ._grpc.methods import ToolCellMethods
 from ._grpc.wire import PROTOCOL
 from ._transport import tracing
@@ -312,6 +313,7 @@ async def connect(
         ask: Called with an `Ask` for every question of a tool; returns True, False or "always", or raises
             `toolcell.Denied` with the reason for the tool. Default: all are denied.
         services: Functions by name that serve `context.request`, called as `service(call, **arguments)`; default: none.
+            With "ui.question" alone "mcp.input" is served by it, for the forms of MCP servers and of FastMCP's `ctx.elicit`.
         on_catalog: Called with every new `Catalog`. Default: None, and the session does not follow changes.
         daemon: "start" (the default) starts the user's daemon if it does not run, "running" never starts one,
             "private" starts one that ends with the session.
@@ -328,6 +330,7 @@ async def connect(
     session_id, secret = _split(resume) if resume is not None else ("", "")
     target = find(address, daemon)
     linger = target.linger_seconds if linger is None else linger
+    services = with_forms(services)
     opening = pb.Open(
         protocol=PROTOCOL,
         client_version=VERSION,
@@ -341,7 +344,7 @@ async def connect(
         answers=ask is not None,
         limits=encode_limits(limits),
         follow=on_catalog is not None,
-        services=services or (),
+        services=services,
         at_once=at_once,
     )
     connection = Connection(target, opening, linger, ask, services, on_catalog)

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 from tests.adapters.claude.conftest import Start
 from tests.adapters.claude.test_claude import result, texts, use
-from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, STEP, aborted, assert_told
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, NAME, STEP, WHO, aborted, assert_told
 from tests.adapters.script import Turn
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.base import Origin
-from toolcell.client import Event, Progress
+from toolcell.client import Event, Progress, Question
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -23,9 +23,13 @@ async def test_tools_of_every_kind_are_called_cut_and_aborted(kinds: RunningDaem
     async def on_event(_: Origin, event: Event) -> None:
         heard.append(event)
 
-    async with start(kinds, on_event=on_event) as claude:
+    async def dialog(question: Question) -> object:
+        return NAME if question.message == WHO else None
+
+    async with start(kinds, on_event=on_event, question=dialog) as claude:
         assert texts(await result(claude, use("served_steps"))) == ["stepped"]
         assert Progress(2, 3, STEP) in heard
+        assert texts(await result(claude, use("served_asks"))) == [f"accept {NAME}"]
         for kind in KINDS:
             assert texts(await result(claude, use(kind.say, text=f"ü {kind.name}"))) == [f"ü {kind.name}"]
             long = texts(await result(claude, use(kind.lines, count=LINES)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 from copilot.session_events import SessionEvent, SessionInfoData
 from tests.adapters.copilot.conftest import Start
-from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, STEP, aborted, assert_told
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, NAME, STEP, WHO, aborted, assert_told
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
@@ -16,8 +17,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
 
 async def test_tools_of_every_kind_are_called_cut_and_aborted(kinds: RunningDaemon, start: Start) -> None:
     events: list[SessionEvent] = []
-    async with start(kinds, on_event=events.append) as copilot:
+
+    def respond(request: Any, _: object) -> Any:
+        return {"answer": NAME if request["question"] == f"served_asks: {WHO}" else "", "wasFreeform": True}
+
+    async with start(kinds, on_event=events.append, on_user_input_request=respond) as copilot:
         assert await copilot.use(Use("served_steps")) == ["stepped"]
+        assert await copilot.use(Use("served_asks")) == [f"accept {NAME}"]
         lines = [event.data.message for event in events if isinstance(event.data, SessionInfoData)]
         assert f"served_steps: 2/3 {STEP}" in lines
         said = await copilot.use(*(Use(kind.say, {"text": f"ü {kind.name}"}) for kind in KINDS))

@@ -128,6 +128,17 @@ async def values(context: ToolContext) -> str:
 
 
 @tool
+async def forms(context: ToolContext) -> str:
+    """Ask for forms, as MCP servers do."""
+    fields = {"guests": {"type": "integer", "minimum": 1}, "seats": {"type": "string", "enum": ["in", "out"]}}
+    table = {"message": "A table?", "requestedSchema": {"properties": fields, "required": ["guests", "seats"]}}
+    sure = {"message": "Sure?", "requestedSchema": {"properties": {}}}
+    asked = {"table": table, "sure": sure}
+    requests = {name: {"method": "elicitation/create", "params": params} for name, params in asked.items()}
+    return repr(await context.request("mcp.input", **requests))
+
+
+@tool
 async def several(context: ToolContext) -> str:
     """Ask at once."""
     async def one(number: int) -> bool:
@@ -361,6 +372,8 @@ AT_A_TERMINAL: Final[dict[str, tuple[list[str], list[str]]]] = {
     "closed": (["call", "t_asks"], ["\x04"]),
     "a value": (["call", "t_values"], ["2", "y", ""]),
     "no values": (["call", "t_values"], ["9", "no", "Grüße \x01"]),
+    "forms": (["call", "t_forms"], ["two", "2", "1", "y"]),
+    "forms that are left": (["call", "t_forms"], ["0", "3", "9", "n"]),
     "several at once": (["call", "t_several"], ["n", "yes", "a"]),
     "wrong questions": (["call", "t_wrong"], []),
     "interrupted with a question open": (["call", "t_asks"], ["\x03"]),

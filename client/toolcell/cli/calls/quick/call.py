@@ -41,6 +41,7 @@ OK = 1  # OutcomeKind
 ABORT = "agent.abort"
 NOTIFY = "ui.notify"
 QUESTION = "ui.question"
+INPUT = "mcp.input"
 _NEWS = frozenset({"started", "metadata", "gap", "update", "log", "progress"})
 """What ends the line that says what is waited for."""
 
@@ -126,7 +127,7 @@ class CallOnLine:
             "allow": ("*",),
             "linger_seconds": 0.0,
             "answers": self._answers,
-            "services": (ABORT, NOTIFY, QUESTION) if self._answers else (ABORT, NOTIFY),
+            "services": (ABORT, NOTIFY, QUESTION, INPUT) if self._answers else (ABORT, NOTIFY),
             "at_once": True,
         }
 
@@ -243,6 +244,9 @@ class CallOnLine:
         if request.service == QUESTION and self._answers and isinstance(arguments, dict):
             self._ask_value(reply, cast("dict[str, object]", arguments))
             return
+        if request.service == INPUT and self._answers and isinstance(arguments, dict):
+            self._ask_forms(reply, cast("dict[str, object]", arguments))
+            return
         if request.service not in (ABORT, NOTIFY) or not isinstance(arguments, dict):
             reply["message"] = f"the agent offers no service {request.service[:64]!r}"
         else:
@@ -272,10 +276,7 @@ class CallOnLine:
         from toolcell.client.forms import Question  # with asyncio: a person is slower
 
         def answer(typed: str) -> None:
-            import json
-
-            value = {"value": value_of(question, typed)}
-            self._line.send({"reply": {**reply, "result": json.dumps(value, ensure_ascii=False).encode()}})
+            self._reply(reply, {"value": value_of(question, typed)})
 
         try:
             question = Question.read(cast("Any", None), arguments)
@@ -283,6 +284,34 @@ class CallOnLine:
             self._line.send({"reply": {**reply, "message": f"ValueError: {error}"}})
             return
         self._ask(*value_text(self._plan.tool, question), answer)
+
+    def _ask_forms(self, reply: dict[str, Any], requests: dict[str, object]) -> None:
+        from toolcell._results.errors import ToolError
+        from toolcell.cli.calls.display import value_of, value_text
+        from toolcell.client._elicitation import fill
+
+        filling = fill(cast("Any", None), requests)
+
+        def go_on(answer: object) -> None:
+            try:
+                question = filling.send(answer)
+            except StopIteration as end:
+                self._reply(reply, end.value)
+            except ToolError as error:
+                self._line.send({"reply": {**reply, "message": str(error)}})
+            else:
+                text, choices = value_text(self._plan.tool, question)
+                self._ask(text, choices, lambda typed: go_on(value_of(question, typed)))
+
+        go_on(None)
+
+    def _reply(self, reply: dict[str, Any], result: object) -> None:
+        from toolcell.client.callbacks import encode_result
+
+        try:
+            self._line.send({"reply": {**reply, "result": encode_result(result)}})
+        except ValueError as error:
+            self._line.send({"reply": {**reply, "message": f"{type(error).__name__}: {error}"}})
 
     def _ask(self, text: str, choices: str, answer: Callable[[str], object]) -> None:
         """Put a question after those that are put."""
@@ -295,8 +324,9 @@ class CallOnLine:
         """Take what was typed, and put the next question."""
         typed = self._shown().typed()
         self._shown().put_back(self._line_before)
-        _, _, answer = self._questions.pop(0)
-        answer(typed)
+        _, _, answer = self._questions[0]
+        answer(typed)  # which may put another one behind it
+        self._questions.pop(0)
         if self._questions:
             text, choices, _ = self._questions[0]
             self._line_before = self._shown().put(text, choices)
