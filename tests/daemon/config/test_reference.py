@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from references.configuration import MEANINGS, TITLES, keys_of, reference
+from tests.references.configuration import MEANINGS, TITLES, keys_of, reference
 
 from toolcell._units import parse_bytes, parse_seconds
 from toolcelld.config.schema import SECTIONS, DefaultsSection

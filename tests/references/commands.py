@@ -1,4 +1,4 @@
-"""Writes the page of the command for the documentation: `python -m references.commands > docs/commands.md`.
+"""Writes the page of the command for the documentation: `python -m tests.references.commands > docs/commands.md`.
 
 It says what `--help` says, from the same texts.
 """

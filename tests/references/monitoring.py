@@ -1,6 +1,6 @@
 """A dashboard for Grafana and alert rules for Prometheus, from two tables.
 
-    python -m references.monitoring dashboard | alerts
+    python -m tests.references.monitoring dashboard | alerts
 
 `make generate` writes them to `docs/monitoring`; a test holds each name in them against a running daemon.
 """

@@ -1,4 +1,4 @@
-"""Writes the reference of the configuration, from its models: `python -m references.configuration > docs/configuration.md`.
+"""Writes the reference of the configuration, from its models: `python -m tests.references.configuration > docs/configuration.md`.
 
 Keys, types and defaults are the models'; what a key means is in the table here, which has every key and no other.
 """
