@@ -78,6 +78,7 @@ OF_OTHERS = {
     "CLINE_DATA_DIR": "set for Cline, on the page of hosts",
     "CLINE_DIR": "the same",
     "CLINE_MCP_SETTINGS_PATH": "the same",
+    "RAY_ADDRESS": "of Ray, whose cluster toolcell cluster up takes",
     "NOTIFY_SOCKET": "set by systemd",
     "WATCHDOG_PID": "set by systemd",
     "WATCHDOG_USEC": "set by systemd",
