@@ -215,7 +215,7 @@ async def test_a_pod_goes_when_it_has_had_no_session_for_a_time_and_its_keys_go_
     name = await ran.started()
     place = ran.engine._places[name]
     lease = ran.resolve()
-    long_ago = place.used_at = time.monotonic() - 3600.0
+    long_ago = place.used_at = clock() - 3600.0
     await ran.until(lambda: place.used_at > long_ago)  # it has a session
     ran.book.release(clock(), ALICE, lease.session)
     assert "DELETE pods" not in ran.fake.kinds()

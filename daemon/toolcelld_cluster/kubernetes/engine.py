@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import logging
 import secrets
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from toolcell._printable import printable
 from toolcell.client.errors import Refused
+from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book, Lease
 from toolcelld_cluster.configuration import Configuration, FileError, KubernetesSection, PodOffer
 from toolcelld_cluster.inventory import Inventory, Needs, Node
@@ -114,7 +114,7 @@ class KubernetesEngine:
         self._tasks: asyncio.TaskGroup | None = None
         rules = book.rules
         self._lost_after = max(section.start, rules.ticket_seconds + rules.over_seconds)
-        self._known_from = time.monotonic() + rules.ticket_seconds + rules.over_seconds
+        self._known_from = clock() + rules.ticket_seconds + rules.over_seconds
         self._ghosts: set[str] = set()  # nodes without a pod, of before the start
 
     def nodes(self) -> Mapping[str, NodeWatch]:
@@ -144,7 +144,7 @@ class KubernetesEngine:
                 self._hurry.clear()
                 if pods.is_known and nodes.is_known:
                     self._nodes = nodes.objects
-                    self._take(time.monotonic(), pods.objects, tasks)
+                    self._take(clock(), pods.objects, tasks)
                     self._ready.set()
                     await asyncio.sleep(GATHER_SECONDS)
                 with suppress(TimeoutError):
@@ -159,7 +159,7 @@ class KubernetesEngine:
         """Take note that a pod has one session less."""
         place = self._places.get(lease.node)
         if place is not None:
-            place.used_at = time.monotonic()
+            place.used_at = clock()
 
     def want(self, tenant: str, needs: Needs) -> str:
         """Have a pod made for a session, unless one starts that it fits on. Returns what is done, or why nothing is."""
@@ -172,7 +172,7 @@ class KubernetesEngine:
         for template, known in self._section.pods.items():
             offer = offer_for(self._section, known, needs)
             if fits(offer, needs) and self._can_be_placed(offer):
-                return self._want(time.monotonic(), tenant, template, offer)
+                return self._want(clock(), tenant, template, offer)
         return (
             "no pod can be made for it: no [kubernetes.pods] has that volume, with those labels and resources"
         )
@@ -245,7 +245,7 @@ class KubernetesEngine:
     def _fail(self, place: Place, why: str) -> None:
         told = printable(why, lines=False)
         logger.warning("[kubernetes.pods.%s] %s", printable(place.template, lines=False), told)
-        self._failed[_shape(place.template, place.offer)] = (time.monotonic() + FAILED_SECONDS, told)
+        self._failed[_shape(place.template, place.offer)] = (clock() + FAILED_SECONDS, told)
 
     # What becomes of pods
 
