@@ -19,7 +19,6 @@ from toolcell_proto.v1 import placement_pb2_grpc as rpc
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.remote.certificates import fingerprint
 from toolcelld.remote.tickets import TICKET_BYTES_MAX, PlacedTicket, SessionPlace, View, sign
-from toolcelld.rpc.agent_service import refusals
 from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import RETRY_SECONDS, Book, Client, Lease, NoRoom
 from toolcelld_cluster.engine import Engine, NodeState
@@ -45,28 +44,24 @@ class Placement(rpc.PlacementServicer):
         self._known: OrderedDict[bytes, Client] = OrderedDict()
 
     async def Resolve(self, request: pb.ResolveRequest, context: Any) -> pb.ResolveResponse:
-        async with refusals(context):
-            client = self._client(context)
-            old = self._book.lease(client, request.failed_session) if request.failed_session else None
-            is_alive = False
-            if old is not None and not request.moves:
-                is_alive = await self._engine.look(old.node) and self._engine.inventory.is_open(old.node)
-            lease = await self._lease(client, request, old, is_alive=is_alive)
-            if request.failed_session:
-                why = printable(request.failure[:REASON_LETTERS_MAX])
-                logger.info(
-                    "%s of %s is placed on %s again: %s", lease.session, client.tenant, lease.node, why
-                )
-            return pb.ResolveResponse(
-                address=self._engine.inventory.node(lease.node).address,
-                node=lease.node,
-                ticket=self._ticket(lease),
-                session_id=lease.session,
-                fence=lease.fence,
-                ticket_seconds=self._book.rules.ticket_seconds,
-                authority=self._keys.authority.decode(),
-            )
-        raise AssertionError
+        client = self._client(context)
+        old = self._book.lease(client, request.failed_session) if request.failed_session else None
+        is_alive = False
+        if old is not None and not request.moves:
+            is_alive = await self._engine.look(old.node) and self._engine.inventory.is_open(old.node)
+        lease = await self._lease(client, request, old, is_alive=is_alive)
+        if request.failed_session:
+            why = printable(request.failure[:REASON_LETTERS_MAX])
+            logger.info("%s of %s is placed on %s again: %s", lease.session, client.tenant, lease.node, why)
+        return pb.ResolveResponse(
+            address=self._engine.inventory.node(lease.node).address,
+            node=lease.node,
+            ticket=self._ticket(lease),
+            session_id=lease.session,
+            fence=lease.fence,
+            ticket_seconds=self._book.rules.ticket_seconds,
+            authority=self._keys.authority.decode(),
+        )
 
     async def _lease(
         self, client: Client, request: pb.ResolveRequest, old: Lease | None, *, is_alive: bool
@@ -101,39 +96,29 @@ class Placement(rpc.PlacementServicer):
         return lease
 
     async def Renew(self, request: pb.RenewRequest, context: Any) -> pb.RenewResponse:
-        async with refusals(context):
-            lease = self._book.renew(clock(), self._client(context), request.session_id)
-            return pb.RenewResponse(
-                ticket=self._ticket(lease), ticket_seconds=self._book.rules.ticket_seconds
-            )
-        raise AssertionError
+        lease = self._book.renew(clock(), self._client(context), request.session_id)
+        return pb.RenewResponse(ticket=self._ticket(lease), ticket_seconds=self._book.rules.ticket_seconds)
 
     async def Release(self, request: pb.PlacementReleaseRequest, context: Any) -> pb.PlacementReleaseResponse:
-        async with refusals(context):
-            self._book.release(clock(), self._client(context), request.session_id)
-            return pb.PlacementReleaseResponse()
-        raise AssertionError
+        self._book.release(clock(), self._client(context), request.session_id)
+        return pb.PlacementReleaseResponse()
 
     async def ListNodes(self, request: pb.ListNodesRequest, context: Any) -> pb.ListNodesResponse:
-        async with refusals(context):
-            client = self._client(context)
-            tenant = self._book.tenant(client)
-            may = None if tenant.operator else {volume for volume, _ in tenant.directories}
-            return pb.ListNodesResponse(
-                nodes=self._nodes(may),
-                engine=self._engine.name,
-                own_sessions=self._book.sessions_of(client),
-            )
-        raise AssertionError
+        client = self._client(context)
+        tenant = self._book.tenant(client)
+        may = None if tenant.operator else {volume for volume, _ in tenant.directories}
+        return pb.ListNodesResponse(
+            nodes=self._nodes(may),
+            engine=self._engine.name,
+            own_sessions=self._book.sessions_of(client),
+        )
 
     async def Oversee(self, request: pb.OverseeRequest, context: Any) -> pb.OverseeResponse:
-        async with refusals(context):
-            client = self._operator(context)
-            return pb.OverseeResponse(
-                nodes=[self._overseen(client, node) for node in self._nodes(None)],
-                authority=self._keys.authority.decode(),
-            )
-        raise AssertionError
+        client = self._operator(context)
+        return pb.OverseeResponse(
+            nodes=[self._overseen(client, node) for node in self._nodes(None)],
+            authority=self._keys.authority.decode(),
+        )
 
     def _overseen(self, client: Client, node: pb.NodeInfo) -> pb.OverseenNode:
         view = View(
@@ -156,20 +141,16 @@ class Placement(rpc.PlacementServicer):
         return client
 
     async def DrainNode(self, request: pb.DrainNodeRequest, context: Any) -> pb.DrainNodeResponse:
-        async with refusals(context):
-            client = self._operator(context)
-            if request.node not in self._engine.inventory:
-                raise BadRequest(f"there is no node {request.node[:64]!r}.", field="node")
-            reason = printable(request.reason[:REASON_LETTERS_MAX])
-            logger.info(
-                "%s %s %s: %s", client.tenant, "opens" if request.off else "drains", request.node, reason
-            )
-            try:
-                await self._engine.drain(request.node, reason, off=request.off)
-            except Refused as error:
-                logger.warning("The sessions of %s were not told to move: %s", request.node, error)
-            return pb.DrainNodeResponse(sessions=self._engine.inventory.sessions(request.node))
-        raise AssertionError
+        client = self._operator(context)
+        if request.node not in self._engine.inventory:
+            raise BadRequest(f"there is no node {request.node[:64]!r}.", field="node")
+        reason = printable(request.reason[:REASON_LETTERS_MAX])
+        logger.info("%s %s %s: %s", client.tenant, "opens" if request.off else "drains", request.node, reason)
+        try:
+            await self._engine.drain(request.node, reason, off=request.off)
+        except Refused as error:
+            logger.warning("The sessions of %s were not told to move: %s", request.node, error)
+        return pb.DrainNodeResponse(sessions=self._engine.inventory.sessions(request.node))
 
     def _nodes(self, volumes: set[str] | None) -> Iterator[pb.NodeInfo]:
         for name, known in sorted(self._engine.nodes().items()):

@@ -244,14 +244,15 @@ def strings(path: Path) -> Iterator[str]:
 def named() -> set[tuple[str, str]]:
     """The commands that messages name, each with the module of the message."""
     root = Path(toolcelld.__file__).parent
-    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
     return {
         (str(path.relative_to(root)), word)
         for path in root.rglob("*.py")
         if path.name != "reference.py" and NAMED.search(path.read_text())  # the text of a page
         for text in strings(path)
         for word in NAMED.findall(text)
-        if word in commands
+        if word in group.commands
     }
 
 

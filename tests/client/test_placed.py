@@ -12,7 +12,7 @@ from toolcell.cli.operation.cluster import others_of
 from toolcell.client import Refused, Unavailable
 from toolcell.client._grpc.placement import PlacementMethods
 from toolcell.client._launch import placed
-from toolcell.client._launch.placed import Placed
+from toolcell.client._launch.placed import Membership, Placed
 from toolcell.client.errors import Code, Refusal
 from toolcell_proto.v1 import placement_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2
@@ -47,7 +47,7 @@ def client(monkeypatch: pytest.MonkeyPatch, *asked: Asked) -> Placed:
     made = list(asked)
     monkeypatch.setattr(placed, "_placements", lambda *_: list(made))
     monkeypatch.setattr(placed, "read_membership", lambda: None)
-    return Placed("cluster", None, "")  # type: ignore[arg-type]
+    return Placed("cluster", Membership("a:1", "a", "", ""), "")
 
 
 def refusal(reason: str) -> Refused:

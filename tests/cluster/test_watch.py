@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from pathlib import Path
 
 import anyio
 import pytest
@@ -13,6 +13,7 @@ from toolcelld.sessions.lease import clock
 from toolcelld_cluster import watch
 from toolcelld_cluster.book import Book, Rules
 from toolcelld_cluster.inventory import Inventory, Node
+from toolcelld_cluster.keys import keys
 from toolcelld_cluster.watch import NodeWatch
 
 pytestmark = pytest.mark.anyio
@@ -21,13 +22,14 @@ HOUR_SECONDS = 3600.0
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> NodeWatch:
+def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NodeWatch:
     """A node that has just been lost, for which a look waits an hour."""
     monkeypatch.setattr(watch, "LOOK_SECONDS", HOUR_SECONDS)
-    inventory, keys = Inventory(), Any
+    inventory = Inventory()
     node = Node(name="n1", address="n1:1", volumes={"a": "/a"})
     inventory.put(node)
-    return NodeWatch(node, keys, Book(Rules(tenants={}), inventory, 0.0, 1))  # type: ignore[arg-type]
+    found = keys(str(tmp_path), "localhost", [node.name])
+    return NodeWatch(node, found, Book(Rules(tenants={}), inventory, 0.0, 1))
 
 
 async def test_a_node_that_has_been_lost_for_as_long_as_a_look_is_not_waited_for(watched: NodeWatch) -> None:

@@ -16,8 +16,6 @@ from typing import Final, Self
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024  # 16 MiB of arguments, written in escapes
 LAST_WORDS_SECONDS = 1.0  # for a host that has stopped reading
-READ_BYTES_MAX: Final = 64 * 1024
-"""Of one read: what a pipe holds. asyncio makes an object of 256 KiB for each, which takes three system calls more."""
 
 
 class NoPipe(Exception):
@@ -84,7 +82,6 @@ class Pipes:
         self._incoming, _ = await loop.connect_read_pipe(
             lambda: self._input, os.fdopen(_taken(0, _nothing()), "rb", 0)
         )
-        self._incoming.max_size = READ_BYTES_MAX  # type: ignore[attr-defined]  # of asyncio's transport
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
             os.fdopen(_taken(1, os.dup(2)), "wb", 0),

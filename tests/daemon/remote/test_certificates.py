@@ -67,7 +67,9 @@ UNSAFE: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_what_is_whole_is_taken(tmp_path: Path) -> None:
     identity = Authority().write(tmp_path)
     found = material(Config(), "localhost:0", str(tmp_path))
-    assert material(Config(), "localhost:0", str(tmp_path), node="n-1").node == "n-1"  # type: ignore[union-attr]
+    named = material(Config(), "localhost:0", str(tmp_path), node="n-1")
+    assert named is not None
+    assert named.node == "n-1"
     with pytest.raises(ConfigError, match="should be a name"):
         material(Config(), "localhost:0", str(tmp_path), node="../n")
     assert found is not None

@@ -216,6 +216,11 @@ def service_logs(
     """Show what the service has logged to the journal, also before it started to serve."""
 
 
+Invited: TypeAlias = Annotated[
+    list[str] | None,
+    Option("--invite", metavar="TENANT", help="Print a code for a client of this tenant; may come again."),
+]
+
 cluster_app = group("Run sessions on several machines: Placement says on which.")
 
 
@@ -223,12 +228,7 @@ cluster_app = group("Run sessions on several machines: Placement says on which."
 def serve_cluster(
     context: CommandContext,
     file: Annotated[str, Argument(metavar="FILE", help="The nodes and the tenants.")],
-    invite: Annotated[
-        list[str] | None,
-        Option(
-            "--invite", metavar="TENANT", help="Print a code for a client of this tenant; may come again."
-        ),
-    ] = None,
+    invite: Invited = None,
 ) -> None:
     """Run Placement in the foreground, for the nodes of a file."""
 
@@ -237,12 +237,7 @@ def serve_cluster(
 def cluster_up(
     context: CommandContext,
     file: Annotated[str, Argument(metavar="FILE", help="The Ray cluster and the tenants.")],
-    invite: Annotated[
-        list[str] | None,
-        Option(
-            "--invite", metavar="TENANT", help="Print a code for a client of this tenant; may come again."
-        ),
-    ] = None,
+    invite: Invited = None,
 ) -> None:
     """Start a daemon on each node of a Ray cluster, and Placement in the background."""
 
