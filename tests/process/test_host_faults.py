@@ -25,6 +25,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.daemons import RunningDaemon, open_descriptors
 
 from toolcell.client import Session
+from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import operator_pb2 as op
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -120,9 +121,15 @@ async def calls_go_on(session: Session, count: int = CALLS) -> None:
 async def health(daemon: RunningDaemon) -> tuple[str, list[str]]:
     """The fault that the status names, and what `doctor` says of the records."""
     async with daemon.operate() as operator:
+        await committed(operator)
         status = await operator.ask(operator.operator.GetStatus, op.GetStatusRequest())
         doctor = await operator.ask(operator.operator.Doctor, op.DoctorRequest())
     return status.records_fault, [one.detail for one in doctor.findings if one.name == "records"]
+
+
+async def committed(operator: Operator) -> None:
+    """Wait until what was recorded is written, or lost: an answer from the records comes after what was put before."""
+    await operator.ask(operator.operator.ListEvents, op.ListEventsRequest(limit=1))
 
 
 async def recorded(daemon: RunningDaemon, **wanted: Any) -> list[str]:
@@ -143,7 +150,7 @@ async def records_resume(daemon: RunningDaemon, session: Session) -> None:
 async def kept(daemon: RunningDaemon, call_id: str) -> bool:
     """Whether a call is in the database, as another process reads it."""
     async with daemon.operate() as operator:
-        await operator.ask(operator.operator.ListEvents, op.ListEventsRequest(limit=1))  # commits what waits
+        await committed(operator)
     path = str(daemon.state / "records.sqlite")
     if daemon.through[:1] != ["unshare"]:
         with contextlib.closing(sqlite3.connect(path)) as database:

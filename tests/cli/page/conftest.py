@@ -18,12 +18,13 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.daemons import ROOMY, RunningDaemon, kept
+from tests.daemons import ROOMY, RunningDaemon, kept, make_daemon
 
 __all__ = [
     "SECONDS_MAX",
     "Page",
     "Visitor",
+    "make_daemon",
     "operated",
     "operated_page",
     "page_daemon",

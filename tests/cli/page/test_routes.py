@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import httpx2
@@ -508,11 +508,13 @@ async def test_an_open_page_is_told_what_changes(page_daemon: RunningDaemon) -> 
 
 @pytest.mark.slow
 async def test_the_page_says_that_the_daemon_is_gone_and_finds_the_next_one(
-    page_daemon: RunningDaemon,
+    make_daemon: Callable[[], RunningDaemon],
 ) -> None:
-    with serving(page_daemon) as page:
+    daemon = make_daemon()
+    daemon.launch()
+    with serving(daemon) as page:
         async with visiting(page) as visitor:
-            assert page_daemon.stop() == 0
+            assert daemon.stop() == 0
             assert reason(await visitor.get("calls")) == (503, "unavailable")
             headers = {"X-Toolcell-Page": visitor.token}
             async with visitor.http.stream("GET", "/api/operator/live", headers=headers) as response:
@@ -522,7 +524,7 @@ async def test_the_page_says_that_the_daemon_is_gone_and_finds_the_next_one(
                         assert started
                         break
                     if not started:
-                        page_daemon.start()
+                        daemon.launch()
                         started = True
             assert await visitor.answer("calls")
 
