@@ -83,7 +83,4 @@ class Members:
 
     async def drain(self, node: str, reason: str, *, off: bool) -> None:
         """Place nothing on a node, and have its sessions move; or end that. Raises Refused."""
-        watch = self.watches[node]
-        watch.set_draining(draining=not off)
-        if not off:
-            await watch.move(reason)
+        await self.watches[node].drain(reason, off=off)

@@ -49,7 +49,4 @@ class Static:
 
     async def drain(self, node: str, reason: str, *, off: bool) -> None:
         """Place nothing there, and have its sessions move; or end that. Raises Refused."""
-        watch = self._watches[node]
-        watch.set_draining(draining=not off)
-        if not off:
-            await watch.move(reason)
+        await self._watches[node].drain(reason, off=off)

@@ -84,6 +84,12 @@ class NodeWatch:
         self._book.inventory.set_open(self.node.name, is_open=False)
         self._hurry.set()
 
+    async def drain(self, reason: str, *, off: bool) -> None:
+        """Have the node take no sessions, and those that it has move; or end that. Raises Refused."""
+        self.set_draining(draining=not off)
+        if not off:
+            await self.move(reason)
+
     @asynccontextmanager
     async def _dial(self) -> AsyncGenerator[Channel]:
         host, port = split(self.node.address)

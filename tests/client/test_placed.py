@@ -47,7 +47,7 @@ def client(monkeypatch: pytest.MonkeyPatch, *asked: Asked) -> Placed:
     made = list(asked)
     monkeypatch.setattr(placed, "_placements", lambda *_: list(made))
     monkeypatch.setattr(placed, "read_membership", lambda: None)
-    return Placed("cluster", Membership("a:1", "a", "", ""), "")
+    return Placed("cluster", Membership(placement="a:1", node="a", authority="", ticket=""), "")
 
 
 def refusal(reason: str) -> Refused:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from toolcell import _certificates
 from toolcell_proto.v1 import placement_pb2 as pb
+from toolcelld.errors import Refusal
 from toolcelld.remote.certificates import fingerprint
 from toolcelld_cluster.book import Book, Client, Held, Lease, Rules, Tenant
 from toolcelld_cluster.engine import NodeState
@@ -65,10 +66,6 @@ class Keeping:
         pass
 
 
-class Ended(Exception):
-    """A request that was refused."""
-
-
 class Context:
     """What a request has of alice's connection."""
 
@@ -77,9 +74,6 @@ class Context:
 
     def auth_context(self) -> dict[str, list[bytes]]:
         return self._seen
-
-    async def abort(self, code: Any, details: str, trailing_metadata: Any) -> NoReturn:
-        raise Ended(details)
 
 
 class Served:
@@ -125,7 +119,7 @@ async def test_what_a_session_takes_is_kept_as_long_as_its_lease(served: Served)
 @pytest.mark.parametrize("fault", ["has given its gpu to other work", RuntimeError("the engine is gone")])
 async def test_what_the_engine_does_not_keep_is_not_placed(served: Served, fault: str | Exception) -> None:
     served.engine.fault = fault
-    with pytest.raises(Ended if isinstance(fault, str) else RuntimeError, match=r"gpu|gone"):
+    with pytest.raises(Refusal if isinstance(fault, str) else RuntimeError, match=r"gpu|gone"):
         await served.resolve(resources={"gpu": 2.0})
     assert not served.book.leases
     served.engine.fault = ""
@@ -138,7 +132,7 @@ async def test_the_engine_is_told_what_a_session_waits_for(served: Served) -> No
         ({"gpu": 1.0}, "may have 2 of gpu"),
         ({}, "n1 has zone = nothing\n  a node is started"),
     ):
-        with pytest.raises(Ended, match=why):
+        with pytest.raises(Refusal, match=why):
             await served.resolve(resources=wanted, labels={"zone": "eu"})
     needs = Needs(volume="a", labels={"zone": "eu"})  # and nothing beyond a quota
     assert served.engine.wanted == [("alice", needs)]
@@ -149,5 +143,5 @@ async def test_no_ticket_is_for_a_volume_that_the_node_does_not_have(served: Ser
     session = f"s-{'0' * 24}"
     said = Held(session, served.client, "b", "", "", 2, {}, 100.0)
     served.book.report(0.0, "n1", [said], takes=True)
-    with pytest.raises(Ended, match="n1 has no volume b now"):
+    with pytest.raises(Refusal, match="n1 has no volume b now"):
         await served.renew(session)
