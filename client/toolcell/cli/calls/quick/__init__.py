@@ -2,7 +2,7 @@
 
 What a command loads is what it costs: the whole command takes a quarter of a second before its first request to the daemon.
 A call is a loop around one socket: `plan` reads the command line, `line` speaks gRPC, `call` makes the call on it,
-`signals` has ^C abort it. What it asks and what it prints is what the whole command asks and prints: it opens a session
+`questions` puts what its tool asks to a person, `signals` has ^C abort it. What it asks and what it prints is what the whole command asks and prints: it opens a session
 that ends with the command, calls the tool in it, and offers the services for notes, for an abort and, at a terminal, for
 questions; what comes is shown by the same functions.
 

@@ -18,7 +18,7 @@ from .signals import EXIT_ABORTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any, cast
 
     from toolcell.cli._ui.terminal import Terminal, Waiting
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from .line import Line
     from .plan import QuickPlan
+    from .questions import Questions
     from .signals import Signals
 else:
 
@@ -51,7 +52,7 @@ class CallOnLine:
 
     The mutable state: the tool's schema (once it is known), when the call was sent (0 before), whether its abort was, how
     it ended (`_ended`: the daemon's message with its body; `_outcome`: one made here), what is shown of the waiting, and the
-    questions that are put to the person, one after the other: of the first the text is shown, and `_line_before` is kept.
+    questions that are put to the person, once there is one.
     """
 
     def __init__(self, plan: QuickPlan, line: Line, signals: Signals) -> None:
@@ -71,8 +72,8 @@ class CallOnLine:
         # When the line about the waiting is printed next; 0 for never: after the first news, and where stderr is no terminal
         self._next_tick = self._began + 1 if sys.stderr.isatty() and not plan.quiet else 0.0
         self._answers = os.isatty(0) and sys.stderr.isatty()  # whether there is a person
-        self._questions: list[tuple[str, str, Callable[[str], object]]] = []
-        self._line_before = ""
+        self._offered = (ABORT, NOTIFY, QUESTION, INPUT) if self._answers else (ABORT, NOTIFY)
+        self._questions: Questions | None = None
         self._limit_seconds = 0.0  # the call's own, or that of the tool, whichever is over first
         self._doubt_at = 0.0  # when it is over, or the daemon is asked again whether it answers; 0 for never
         self._next_redraw = 0.0  # when progress that was held back is drawn; 0 for never
@@ -127,7 +128,7 @@ class CallOnLine:
             "allow": ("*",),
             "linger_seconds": 0.0,
             "answers": self._answers,
-            "services": (ABORT, NOTIFY, QUESTION, INPUT) if self._answers else (ABORT, NOTIFY),
+            "services": self._offered,
             "at_once": True,
         }
 
@@ -172,8 +173,8 @@ class CallOnLine:
         if self._signals.pipe in ready:
             os.read(self._signals.pipe, 64)
             self._interrupted()
-        if 0 in ready and self._questions:
-            self._answered()
+        if 0 in ready and self._questions is not None:
+            self._questions.take()
         if self._next_tick and time.monotonic() >= self._next_tick:
             self._tick()
         if self._next_redraw and time.monotonic() >= self._next_redraw:
@@ -205,7 +206,7 @@ class CallOnLine:
         elif sort == "request":
             self._serve(event.request)
         elif sort == "ask":
-            self._ask_permission(event.ask)
+            self._asking().ask_permission(event.ask)
         elif sort in _NEWS:
             if sort == "started":
                 self._limit(event.started.timeout_seconds)
@@ -235,103 +236,37 @@ class CallOnLine:
                 self._next_redraw = time.monotonic() + seconds
 
     def _serve(self, request: Any) -> None:
-        """Answer a request of the tool: a note, a question for a value, or that it be aborted."""
+        """Answer a request of the tool: a note, a question for a value or a form, or that it be aborted."""
         from toolcell.cli.calls.display import show_note
         from toolcell.client._transport.json_values import read_json
 
         arguments = read_json(request.arguments)
         reply: dict[str, Any] = {"call_id": self._call_id, "ask_id": request.ask_id}
-        if request.service == QUESTION and self._answers and isinstance(arguments, dict):
-            self._ask_value(reply, cast("dict[str, object]", arguments))
+        if request.service not in self._offered or not isinstance(arguments, dict):
+            self._line.send(
+                {"reply": {**reply, "message": f"the agent offers no service {request.service[:64]!r}"}}
+            )
             return
-        if request.service == INPUT and self._answers and isinstance(arguments, dict):
-            self._ask_forms(reply, cast("dict[str, object]", arguments))
+        given = cast("dict[str, object]", arguments)
+        if request.service in (QUESTION, INPUT):
+            self._asking().ask_values(reply, given, forms=request.service == INPUT)
             return
-        if request.service not in (ABORT, NOTIFY) or not isinstance(arguments, dict):
-            reply["message"] = f"the agent offers no service {request.service[:64]!r}"
-        else:
-            try:
-                if request.service == ABORT:
-                    self._abort("by the tool")
-                else:
-                    show_note(self._shown(), self._plan.tool, cast("dict[str, object]", arguments))
-                reply["result"] = b"null"
-            except ValueError as error:
-                reply["message"] = f"ValueError: {error}"
+        try:
+            if request.service == ABORT:
+                self._abort("by the tool")
+            else:
+                show_note(self._shown(), self._plan.tool, given)
+            reply["result"] = b"null"
+        except ValueError as error:
+            reply["message"] = f"ValueError: {error}"
         self._line.send({"reply": reply})
 
-    def _ask_permission(self, ask: Any) -> None:
-        from toolcell.cli.calls.display import ALLOWS, ANSWERS, permission_text
+    def _asking(self) -> Questions:
+        if self._questions is None:
+            from .questions import Questions
 
-        def answer(typed: str) -> None:
-            allowed = ANSWERS.get(typed.lower(), False)
-            always = allowed == "always"
-            values = {"ask_id": ask.ask_id, "allowed": allowed is not False, "always": always}
-            self._line.send({"answer": {"call_id": self._call_id, **values}})
-
-        self._ask(permission_text(self._plan.tool, ask), ALLOWS, answer)
-
-    def _ask_value(self, reply: dict[str, Any], arguments: dict[str, object]) -> None:
-        from toolcell.cli.calls.display import value_of, value_text
-        from toolcell.client.forms import Question  # with asyncio: a person is slower
-
-        def answer(typed: str) -> None:
-            self._reply(reply, {"value": value_of(question, typed)})
-
-        try:
-            question = Question.read(cast("Any", None), arguments)
-        except ValueError as error:
-            self._line.send({"reply": {**reply, "message": f"ValueError: {error}"}})
-            return
-        self._ask(*value_text(self._plan.tool, question), answer)
-
-    def _ask_forms(self, reply: dict[str, Any], requests: dict[str, object]) -> None:
-        from toolcell._results.errors import ToolError
-        from toolcell.cli.calls.display import value_of, value_text
-        from toolcell.client._elicitation import fill
-
-        filling = fill(cast("Any", None), requests)
-
-        def go_on(answer: object) -> None:
-            try:
-                question = filling.send(answer)
-            except StopIteration as end:
-                self._reply(reply, end.value)
-            except ToolError as error:
-                self._line.send({"reply": {**reply, "message": str(error)}})
-            else:
-                text, choices = value_text(self._plan.tool, question)
-                self._ask(text, choices, lambda typed: go_on(value_of(question, typed)))
-
-        go_on(None)
-
-    def _reply(self, reply: dict[str, Any], result: object) -> None:
-        from toolcell.client.callbacks import encode_result
-
-        try:
-            self._line.send({"reply": {**reply, "result": encode_result(result)}})
-        except ValueError as error:
-            self._line.send({"reply": {**reply, "message": f"{type(error).__name__}: {error}"}})
-
-    def _ask(self, text: str, choices: str, answer: Callable[[str], object]) -> None:
-        """Put a question after those that are put."""
-        self._questions.append((text, choices, answer))
-        if len(self._questions) == 1:
-            self._line.await_typing(on=True)
-            self._line_before = self._shown().put(text, choices)
-
-    def _answered(self) -> None:
-        """Take what was typed, and put the next question."""
-        typed = self._shown().typed()
-        self._shown().put_back(self._line_before)
-        _, _, answer = self._questions[0]
-        answer(typed)  # which may put another one behind it
-        self._questions.pop(0)
-        if self._questions:
-            text, choices, _ = self._questions[0]
-            self._line_before = self._shown().put(text, choices)
-        else:
-            self._line.await_typing(on=False)
+            self._questions = Questions(self._line, self._shown(), self._plan.tool, self._call_id)
+        return self._questions
 
     def _abort(self, reason: str) -> None:
         if not self._abort_sent:
@@ -391,8 +326,8 @@ class CallOnLine:
 
     def _tell(self) -> int:
         """Print how the call ended; return the exit code."""
-        if self._questions:
-            self._shown().put_back(self._line_before)
+        if self._questions is not None:
+            self._questions.withdraw()
         self._end_waiting()
         if self._terminal is not None:
             self._terminal.clear()
