@@ -262,8 +262,10 @@ def _tasks(pid: int) -> int:
 def command_of(server: PublicServer, daemon: RunningDaemon) -> list[str]:
     """The command of a server that a daemon has installed, without the daemon; `env` sets its variables."""
     (program,) = daemon.state.glob(server.program)
+    node = shutil.which("node", path=environment()["PATH"])  # the one that its cells find
+    assert node is not None
     arguments = server.command[server.command.index(server.package) + 1 :]
-    words = [*([str(NODE)] if "node_modules" in server.program else ()), str(program), *arguments]
+    words = [*([node] if "node_modules" in server.program else ()), str(program), *arguments]
     named = ["env", *(f"{name}={value}" for name, value in server.env.items()), *words]
     return cast("list[str]", placed(named, daemon.project))
 
