@@ -131,6 +131,9 @@ server = MCPServer("served", log_level="ERROR")
 class Name(BaseModel):
     name: str
 
+class Agreed(BaseModel):
+    agreed: bool
+
 @server.tool()
 def say(text: str) -> str:
     '''Say it again.'''
@@ -152,6 +155,12 @@ async def asks(context: Context) -> str:
     '''Ask the person.'''
     said = await context.elicit("Who?", Name)
     return f"{said.action} {said.data.name}"
+
+@server.tool()
+async def confirms(context: Context) -> str:
+    '''Ask the person for yes or no.'''
+    said = await context.elicit("Really?", Agreed)
+    return f"{said.action} {said.data.agreed}"
 
 @server.tool()
 async def wait(context: Context) -> str:

@@ -60,3 +60,23 @@ async def test_tools_in_typescript_are_told_the_same_of_their_call_as_those_in_p
 ) -> None:
     async with opencode.stay() as stay:
         assert_told(kinds, await stay.use(*map(Use, CONTEXTS)), agent="build")
+
+
+@pytest.mark.parametrize(("reply", "said"), [("once", "accept True"), ("reject", "accept False")])
+async def test_a_form_of_a_server_that_asks_for_yes_or_no_is_answered(
+    opencode: OpenCode, reply: str, said: str
+) -> None:
+    use = Use("served_confirms")
+    async with opencode.stay() as stay:
+        async with stay.using(use):
+            question = await stay.question()
+            assert question["metadata"]["question"] == "Really? Agreed"
+            assert question["always"] == []
+            await stay.reply(question, reply)
+        assert stay.shown(use) == [said]
+
+
+async def test_a_form_that_asks_for_another_value_is_refused_with_the_reason(opencode: OpenCode) -> None:
+    async with opencode.stay() as stay:
+        (said,) = await stay.use(Use("served_asks"))
+    assert "yes or no, and not for another value" in said

@@ -7,7 +7,7 @@
 import { shownUnder } from "./limits.js"
 import { Notices } from "./notices.js"
 import { attach } from "./offer.js"
-import { perform } from "./performance.js"
+import { perform, QUESTION } from "./performance.js"
 import { Permissions } from "./permissions.js"
 import { SERVICES, Services } from "./services.js"
 import { SessionEvents } from "./session_events.js"
@@ -28,8 +28,9 @@ async function server({ client, directory }, options = {}) {
     {
       answers: true,
       onAsk: (flight, ask) => running.get(flight)?.ask(ask),
-      onRequest: (flight, request) => services.serve(flight, request),
-      services: SERVICES,
+      onRequest: (flight, request) =>
+        request.service === QUESTION ? running.get(flight)?.confirm(request) : services.serve(flight, request),
+      services: [...SERVICES, QUESTION],
     },
   ).catch((error) => error)
   if (session instanceof Error) return notices.missing(session.message)

@@ -3,6 +3,8 @@ import { printable } from "./printable.js"
 import { reasonOf } from "./services.js"
 import { currentTrace } from "./trace.js"
 
+export const QUESTION = "ui.question" // what context.ui uses, and the forms of MCP servers
+
 const BY = "by OpenCode"
 const TELL_EVERY_MS = 100 // each is a write to OpenCode's database
 const SHOW_EVERY_MS = 1_000 // a call that takes less shows nothing
@@ -138,6 +140,21 @@ class Asking {
       this.denial = error
       this.#flight.answer({ ask, allowed: false, reason: reasonOf(error?.message || "OpenCode's user said no.") })
     }
+  }
+
+  /** Have the user say yes or no to a question; OpenCode has no dialog for another value. */
+  async confirm({ request, arguments: { kind, message } }) {
+    if (kind !== "confirm" || typeof message !== "string") {
+      const error = "OpenCode lets a plugin ask its user for yes or no, and not for another value"
+      this.#flight.reply({ request, error })
+      return
+    }
+    const question = { question: message, permission: "", patterns: [], always: [], details: {}, anew: true }
+    const value = await this.#permissions.ask(this.#context, this.#over.signal, this.#shown, question).then(
+      () => true,
+      () => false,
+    )
+    this.#flight.reply({ request, result: { value } })
   }
 
   /** Take back what is still open; harmless where nothing is. */

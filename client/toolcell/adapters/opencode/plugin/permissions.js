@@ -58,11 +58,14 @@ export class Permissions {
     await this.#put(context, context.abort, { permission: shown, patterns: ["*"], always: ["*"], metadata: {} })
   }
 
-  /** Have the user answer a question of a tool, until the signal; rejects with OpenCode's own error. */
-  async ask(context, signal, shown, { question, permission, patterns, always, details }) {
+  /**
+   * Have the user answer a question of a tool, until the signal; rejects with OpenCode's own error.
+   * One that is asked `anew` is not answered by an earlier "always".
+   */
+  async ask(context, signal, shown, { question, permission, patterns, always, details, anew = false }) {
     const name = permission && this.#rules.some((rule) => rule.test(permission)) ? permission : shown
     const asked = patterns.length ? patterns : ["*"] // none at all would be allowed unasked
-    if (asked.every((each) => this.#isAllowed(name, each))) return
+    if (!anew && asked.every((each) => this.#isAllowed(name, each))) return
     const metadata = { question, permission, details }
     const request = { permission: `${name}: ${line(question)}`, patterns: asked, always, metadata }
     await this.#put(context, signal, request, name)
