@@ -278,6 +278,7 @@ def test_a_session_is_its_owners_alone(remote: Remote) -> None:
         assert ask(alice, attach, method, stolen, remote.ticket(), close)[0].events[0].welcome.resumed
 
 
+@pytest.mark.slow
 def test_the_sessions_of_a_ticket_have_a_bound(make_daemon: Callable[..., RunningDaemon]) -> None:
     daemon = make_daemon(options=LISTEN)
     authority = prepared(daemon, more="sessions = 2\n")
@@ -408,6 +409,7 @@ def wait_for_marks(mark: Path) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["silent", "gone"])
 def test_the_lease_ends_what_a_client_left(remote: Remote, how: str) -> None:
     """Both a client that says nothing on its connection, and one that has gone and asked for a linger of an hour."""
@@ -420,6 +422,7 @@ def test_the_lease_ends_what_a_client_left(remote: Remote, how: str) -> None:
     remote.daemon.settle()
 
 
+@pytest.mark.slow
 def test_a_call_does_not_outlive_the_lease_that_ran_out_while_the_daemon_was_stopped(remote: Remote) -> None:
     """What waits in the sockets at the thaw, words of the client among it, is not taken for a sign of life."""
     mark = remote.daemon.directory / "mark"
@@ -437,6 +440,7 @@ def test_a_call_does_not_outlive_the_lease_that_ran_out_while_the_daemon_was_sto
     assert mark.stat().st_size == size, "it wrote after its outcome"
 
 
+@pytest.mark.slow
 def test_a_word_of_the_client_is_enough(remote: Remote) -> None:
     words = 12
     opening = pb.AttachRequest(open=pb.Open(protocol=1, agent="test"))

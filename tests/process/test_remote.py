@@ -104,6 +104,7 @@ async def test_a_directory_is_that_of_the_other_machine(
             pass
 
 
+@pytest.mark.slow
 async def test_a_session_outlives_its_lease_as_long_as_its_client_lives(remote: Remote) -> None:
     joined(remote, remote.alice, remote.ticket(lease_seconds=1.0))
     async with connect(address_of(remote)) as session:
@@ -146,6 +147,7 @@ async def test_a_call_that_was_never_sent_is_not_lost_with_its_machine(remote: R
             assert (await call).kind is Kind.ok
 
 
+@pytest.mark.slow
 async def test_a_session_is_resumed_when_its_connection_breaks(remote: Remote) -> None:
     """The same call goes on, and is not run again."""
     mark = remote.daemon.directory / "broken"
@@ -306,6 +308,7 @@ def test_operators_are_told_to_go_there(remote: Remote, tmp_path: Path) -> None:
         command(remote, tmp_path, "ps", "--socket", address_of(remote))
 
 
+@pytest.mark.slow
 def test_an_mcp_host_uses_the_tools_of_another_machine(remote: Remote, tmp_path: Path) -> None:
     """What the host says of its own directory is about this machine."""
     (remote.daemon.project / "below").mkdir(exist_ok=True)

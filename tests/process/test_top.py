@@ -105,6 +105,7 @@ def view(socket: str, **asked: Any) -> LiveView:
     return LiveView(socket, request, 0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(one_in=2, rest="slow")
 @pytest.mark.parametrize("size", SIZES)
 async def test_each_list_is_shown_and_a_call_is_looked_into_and_aborted(
@@ -173,6 +174,7 @@ async def test_escape_leaves_a_question_and_nothing_is_done(daemon: RunningDaemo
         assert (await working).cause == "client"
 
 
+@pytest.mark.slow
 async def test_a_tool_is_restarted_disabled_and_enabled_with_reasons_that_the_audit_has(
     daemon: RunningDaemon,
 ) -> None:
@@ -205,6 +207,7 @@ async def test_a_tool_is_restarted_disabled_and_enabled_with_reasons_that_the_au
     ]
 
 
+@pytest.mark.slow
 async def test_rows_are_sorted_filtered_and_held(daemon: RunningDaemon) -> None:
     daemon.tool("t", TOOLS)
     daemon.tool("u", TOOLS)
@@ -359,6 +362,7 @@ async def strange_daemon(directory: Path) -> AsyncGenerator[str]:
         await server.stop(None)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(one_in=2, rest="slow")
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_hostile_text_neither_runs_nor_breaks_the_layout(

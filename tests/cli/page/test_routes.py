@@ -18,7 +18,7 @@ from tests.daemons import RunningDaemon
 
 from toolcell.cli.page.acting import ACTIONS
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROUTES = (
     "session",
@@ -506,7 +506,6 @@ async def test_an_open_page_is_told_what_changes(page_daemon: RunningDaemon) -> 
             assert (await running)["kind"] == "aborted"
 
 
-@pytest.mark.slow
 async def test_the_page_says_that_the_daemon_is_gone_and_finds_the_next_one(
     make_daemon: Callable[[], RunningDaemon],
 ) -> None:
