@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +19,13 @@ from tests.process.test_metrics import Metrics
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcelld import database as files
 from toolcelld.event_log import OperatorEvent
-from toolcelld.records import rows, runs, tables
+from toolcelld.records import runs, tables
+from toolcelld.records.ledger import add_calls
 
 COUNTS: Final = (1000, 1_000_000)
 APART_SECONDS: Final = 30
 """Between two calls, so that an hour has as many in both."""
+BATCH: Final = 1000
 EVENT_EACH: Final = 10
 """Calls for an event."""
 ROUNDS: Final = 30
@@ -37,16 +39,12 @@ def fill(path: Path, count: int) -> None:
     """Record calls and events, the last one now."""
     now = time.time()
     path.parent.mkdir(mode=0o700)
-    columns, marks = ", ".join(tables.CALL_COLUMNS), ", ".join("?" * len(tables.CALL_COLUMNS))
-
-    def calls() -> Iterator[Any]:
-        for number in range(count):
-            call = ended(f"c-{number}", at=now - (count - number) * APART_SECONDS, tool=f"t_{number % 50}")
-            yield rows.call_row(1, call, arguments=False)
-
     with contextlib.closing(files.open_file(str(path), tables.SCHEMA)) as database, database:
         database.execute("BEGIN")
-        database.executemany(f"INSERT INTO calls ({columns}) VALUES ({marks})", calls())  # noqa: S608  # names of ours
+        for batch in range(0, count, BATCH):
+            numbers = range(batch, batch + BATCH)
+            apart = ((n, now - (count - n) * APART_SECONDS, f"t_{n % 50}") for n in numbers)
+            add_calls(database, 1, [ended(f"c-{n}", at=at, tool=tool) for n, at, tool in apart])
         for number in range(count // EVENT_EACH):
             opened = OperatorEvent("session.opened", now - number * EVENT_EACH * APART_SECONDS)
             runs.add_event(database, 1, opened)

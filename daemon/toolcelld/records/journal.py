@@ -16,7 +16,6 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from toolcelld.calls.outcomes.history import BETWEEN
 from toolcelld.records.rows import Row, text_of
 from toolcelld.records.tables import OPEN_COLUMNS
 
@@ -71,8 +70,7 @@ def _open_file(path: str, flags: int) -> int:
 
 def _row(run: int, line: bytes) -> Row | None:
     try:
-        found = json.loads(line)
-        *texts, accepted = found.split(BETWEEN) if isinstance(found, str) else found
+        *texts, accepted = json.loads(line)
         time = float(accepted)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import os
 import secrets
@@ -16,19 +17,27 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import toolcelld
 from toolcelld import database as files
-from toolcelld.calls.call import Call
 from toolcelld.calls.outcomes.history import NO_FILE, CallHistory, CallSummary
 from toolcelld.config.schema import RecordsSection
 from toolcelld.event_log import Broadcast, OperatorEvent
 from toolcelld.records import query, runs, tables
 from toolcelld.records.journal import Journal, rows_left, sweep
 from toolcelld.records.query import CallFilter, EventFilter
-from toolcelld.records.rows import RecordedCall, call_of, call_row, event_of, open_row
-from toolcelld.records.tables import CALL_COLUMNS, OPEN_COLUMNS
+from toolcelld.records.rows import (
+    OWN_COLUMNS,
+    OWN_COLUMNS_KEPT,
+    SHARED_COLUMNS,
+    RecordedCall,
+    call_of,
+    call_rows,
+    event_of,
+    open_row,
+)
+from toolcelld.records.tables import OPEN_COLUMNS
 from toolcelld.records.writer import FAULTS, Writer, is_damaged, reason_of
 from toolcelld.store import Notice
 
@@ -43,14 +52,9 @@ UNRECORDED: Final = frozenset(
 )
 """Types of events without a row: calls have their own, and the others say nothing once they are over."""
 
-_AT_ONCE: Final = (32, 8, 1)
-"""Calls of one statement; older releases of SQLite take 999 values. For each statement the thread gives the interpreter up and
-has to get it back from the loop, which costs both as much as a row."""
-_INSERT_CALLS: Final = {
-    count: f"INSERT INTO calls ({', '.join(CALL_COLUMNS)}) VALUES "  # noqa: S608
-    + ", ".join([f"({', '.join('?' * len(CALL_COLUMNS))})"] * count)
-    for count in _AT_ONCE
-}
+_AT_ONCE: Final = (64, 32, 16, 8, 4, 2, 1)
+"""Calls of one statement; older releases of SQLite take 999 values. A statement costs as much as a row, and for each the thread
+gives the interpreter up and has to get it back from the loop. The values that calls have in common are given once."""
 _INSERT_OPEN: Final = f"INSERT OR REPLACE INTO open_calls VALUES ({', '.join('?' * len(OPEN_COLUMNS))})"  # noqa: S608
 _DELETE_OPEN: Final = "DELETE FROM open_calls WHERE run = ? AND session_id = ? AND call_id = ?"
 
@@ -86,7 +90,9 @@ class Records:
         self._writer: Writer | None = None
         self._unread = ""  # why what was asked last could not be read
         # Used on the thread only.
-        self._open: set[tuple[str, str]] = set()  # calls that have a row among the open ones: session and id
+        self._open: set[tuple[str | float, ...]] = (
+            set()
+        )  # calls that have a row among the open ones: session and id
         self._lock: runs.RunLock | None = None
         self._journal: Journal | None = None
         self._pruned = 0.0  # by the monotonic clock
@@ -212,29 +218,23 @@ class Records:
 
     def _write(self, database: sqlite3.Connection, things: Sequence[object]) -> None:
         ended: list[CallSummary] = []
-        accepted: list[Call] = []
+        accepted: list[tuple[str | float, ...]] = []
         for thing in things:
             if isinstance(thing, CallSummary):
                 ended.append(thing)
-            elif isinstance(thing, Call):
-                accepted.append(thing)
+            elif isinstance(thing, tuple):
+                accepted.append(cast("tuple[str | float, ...]", thing))
             elif isinstance(thing, OperatorEvent):
                 runs.add_event(database, self.run, thing)
             else:
                 raise TypeError(f"{thing!r} has no row")
         # By now a call may have ended whose summary is of the next batch: it needs a row until then.
         over = {(call.session_id, call.call_id) for call in ended}
-        opened = [call for call in accepted if (call.session.id, call.id) not in over]
+        opened = {key: call for call in accepted if (key := call[:2]) not in over}
         if opened:
-            database.executemany(_INSERT_OPEN, [open_row(self.run, call) for call in opened])
-            self._open.update((call.session.id, call.id) for call in opened)
-        arguments = self.section.arguments
-        rows = [call_row(self.run, call, arguments=arguments) for call in ended]
-        start = 0
-        for count in _AT_ONCE:
-            while start + count <= len(rows):
-                database.execute(_INSERT_CALLS[count], [*chain.from_iterable(rows[start : start + count])])
-                start += count
+            database.executemany(_INSERT_OPEN, [open_row(self.run, call) for call in opened.values()])
+            self._open.update(opened)
+        add_calls(database, self.run, ended, arguments=self.section.arguments)
         if closed := self._open & over:
             database.executemany(_DELETE_OPEN, [(self.run, *key) for key in closed])
             self._open -= closed
@@ -262,3 +262,32 @@ class Records:
             database.execute("BEGIN IMMEDIATE")
             runs.end(database, self.run, self._now(), why)
         sweep(self.path, runs.unended(database))
+
+
+def add_calls(
+    database: sqlite3.Connection, run: int, calls: Sequence[CallSummary], *, arguments: bool = False
+) -> None:
+    """Record calls that have ended.
+
+    Args:
+        database: The records.
+        run: That of the daemon.
+        calls: The calls.
+        arguments: Whether their arguments and results are kept; they are not by default.
+    """
+    for shared, rows in call_rows(run, calls, arguments=arguments):
+        start = 0
+        for count in _AT_ONCE:
+            while start + count <= len(rows):
+                values = [*shared, *chain.from_iterable(rows[start : start + count])]
+                database.execute(_insert_calls(count, arguments=arguments), values)
+                start += count
+
+
+@functools.cache
+def _insert_calls(count: int, *, arguments: bool) -> str:
+    """Return the statement for so many calls with the same values of `SHARED_COLUMNS`."""
+    own = OWN_COLUMNS_KEPT if arguments else OWN_COLUMNS
+    rows = ", ".join([f"({', '.join('?' * len(own))})"] * count)
+    shared = ", ".join("?" * len(SHARED_COLUMNS))
+    return f"INSERT INTO calls ({', '.join((*SHARED_COLUMNS, *own))}) SELECT {shared}, * FROM (VALUES {rows})"  # noqa: S608  # names of ours

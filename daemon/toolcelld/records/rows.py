@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from pydantic_core import to_json
 
-from toolcelld.calls.call import Call
 from toolcelld.calls.outcomes.history import TEXTS, CallSummary
 from toolcelld.calls.outcomes.outcome import NONE_RARE, RARE, Facts, Kind, Outcome
 from toolcelld.calls.outcomes.shown_values import shown_arguments, shown_result
@@ -32,11 +32,19 @@ TEXT_CHARACTERS_MAX: Final = 1024
 MESSAGE_CHARACTERS_MAX: Final = 4096
 LINES_MAX: Final = 64
 """Of the story, the notes and other lists; no call has more lines of a story."""
+SHARED_COLUMNS: Final = (
+    "run", "session_id", "tool", "path", "digest", "worker_id", "agent", "agent_name", "directory", "agent_session_id",
+    "message_id", "outcome", "cause", "message",
+)  # fmt: skip
+"""Those that are the same for most calls of a batch."""
 _INTEGER_MAX: Final = 2**63 - 1
+_SECONDS_MAX: Final = 1e12
 _FIGURES: Final = ("leftover_processes", "leftover_threads", "killed_processes", "fence")
 _IN_COLUMNS: Final = (
     "queue_seconds", "run_seconds", "cpu_seconds", "memory_peak_bytes", "output_bytes", "spilled_bytes", "stop_seconds",
 )  # fmt: skip
+OWN_COLUMNS: Final = ("call_id", "accepted", "ended", *_IN_COLUMNS, "more", "arguments_bytes", "result_bytes")
+OWN_COLUMNS_KEPT: Final = (*OWN_COLUMNS, "arguments", "result")
 _SEQUENCES: Final = ("refused_hosts", "moved_aside")
 _OUTPUT: Final = (
     "handle",
@@ -80,98 +88,95 @@ def _count(value: int) -> int:
 
 def _figures(facts: Facts) -> tuple[float, ...]:
     """Return those of `_IN_COLUMNS` as columns hold them. As a rule they are such, which is seen of all at once."""
-    queue, run, cpu, memory, output, spilled, *_ = facts
+    queue, run, cpu, memory, output, spilled = facts[:6]
     stop = facts.stop_seconds
-    counts = memory, output, spilled
-    if not (math.isfinite(queue + run + cpu + stop) and min(counts) >= 0 and max(counts) <= _INTEGER_MAX):
+    if not (
+        -_SECONDS_MAX < queue + run + cpu + stop < _SECONDS_MAX
+        and 0 <= memory <= _INTEGER_MAX
+        and 0 <= output <= _INTEGER_MAX
+        and 0 <= spilled <= _INTEGER_MAX
+    ):
         queue, run, cpu, stop = map(_seconds, (queue, run, cpu, stop))
-        memory, output, spilled = map(_count, counts)
+        memory, output, spilled = map(_count, (memory, output, spilled))
     return queue, run, cpu, memory, output, spilled, stop
 
 
-def _lines(values: Sequence[str]) -> Sequence[str]:
-    return texts_of(values[:LINES_MAX])
+def open_row(run: int, accepted: Row) -> Row:
+    """Return the row of a call that has not ended, for `OPEN_COLUMNS`, of its values without the run."""
+    return run, *texts_of(accepted[:-1]), accepted[-1]
 
 
-def open_row(run: int, call: Call) -> Row:
-    """Return the row of a call that has not ended, for `OPEN_COLUMNS`."""
-    request, plan = call.request, call.plan
-    texts = texts_of((
-        call.session.id,
-        call.id,
-        request.tool,
-        plan.tool.file.path if plan is not None else "",
-        plan.tool.file.digest if plan is not None else "",
-        request.agent,
-        request.agent_name,
-        request.session_id,
-        request.message_id,
-        call.session.directory,
-    ))  # fmt: skip
-    return run, *texts, call.accepted_at
-
-
-def call_row(run: int, call: CallSummary, *, arguments: bool) -> Row:
-    """Return the row of a call that has ended, for `CALL_COLUMNS`.
+def call_rows(run: int, calls: Sequence[CallSummary], *, arguments: bool) -> Iterator[tuple[Row, list[Row]]]:
+    """Return the rows of calls that have ended: of those that have the values of `SHARED_COLUMNS` in common these values,
+    and for each of them, in their order, those of `OWN_COLUMNS`, or of `OWN_COLUMNS_KEPT`.
 
     Args:
         run: That of the daemon.
-        call: The call.
-        arguments: Whether its arguments and its result are kept.
+        calls: The calls.
+        arguments: Whether their arguments and results are kept.
     """
-    outcome = call.outcome if call.outcome is not None else Outcome(Kind.INTERNAL, *call.refusal)
-    texts: Any = call[:TEXTS]
-    (
-        call_id, session_id, tool, path, digest, _, worker_id, agent, agent_name, directory, agent_session_id, message_id,
-    ) = texts_of(texts)  # fmt: skip
-    return (
-        run,
-        session_id,
-        call_id,
-        tool,
-        path,
-        digest,
-        agent,
-        agent_name,
-        agent_session_id,
-        message_id,
-        directory,
-        call.accepted_at,
-        call.story[-1][0],
-        worker_id,
-        str(outcome.kind) if call.outcome is not None else REFUSED,
-        text_of(outcome.cause),
-        text_of(outcome.message, MESSAGE_CHARACTERS_MAX),
-        *_figures(outcome.facts),
-        to_json(_more(call, outcome)).decode(),
-        text_of(shown_arguments(call.arguments, call.arguments_bytes), MESSAGE_CHARACTERS_MAX)
-        if arguments
-        else None,
-        call.arguments_bytes,
-        text_of(shown_result(call.result, call.result_bytes), MESSAGE_CHARACTERS_MAX) if arguments else None,
-        call.result_bytes,
-    )
+    alike: defaultdict[Any, list[Row]] = defaultdict(list)
+    for call in calls:
+        outcome = call.outcome
+        ending: Any = outcome[:3] if outcome is not None else (REFUSED, *call.refusal)
+        alike[call[1:TEXTS], ending].append(_own(call, arguments=arguments))
+    for (texts, (kind, cause, message)), rows in alike.items():
+        session_id, tool, path, digest, _, worker_id, *asked = texts_of(texts)
+        shared = run, session_id, tool, path, digest, worker_id, *asked, str(kind)
+        yield (*shared, text_of(cause), text_of(message, MESSAGE_CHARACTERS_MAX)), rows
 
 
-def _more(call: CallSummary, outcome: Outcome) -> dict[str, Any]:
+def _own(call: CallSummary, *, arguments: bool) -> Row:
+    values: Any = call[TEXTS:]  # at once, as a field that is asked for by its name takes as long as four
+    accepted_at, outcome, story, refusal, asked, asked_bytes, result, result_bytes, node, fence = values
+    if outcome is None:
+        outcome = Outcome(Kind.INTERNAL, *refusal)
+    figures, more = _figures(outcome.facts), _json(_more(outcome, story, node, fence))
+    row = text_of(call[0]), accepted_at, story[-1][0], *figures, more, asked_bytes, result_bytes
+    if not arguments:
+        return row
+    shown = shown_arguments(asked, asked_bytes), shown_result(result, result_bytes)
+    return *row, *(text_of(text, MESSAGE_CHARACTERS_MAX) for text in shown)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    """Return JSON whose texts a column holds. As a rule they are such, which is seen of all at once."""
+    try:
+        text = to_json(value)
+    except ValueError:  # a text that is no UTF-8
+        text = to_json(_held(value))
+    return (text if len(text) <= TEXT_CHARACTERS_MAX else to_json(_held(value))).decode()
+
+
+def _held(value: Any) -> Any:
+    """Return a value with each text as a column holds it."""
+    if isinstance(value, str):
+        return text_of(value)
+    if isinstance(value, dict):
+        return {name: _held(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_held(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def _more(outcome: Outcome, story: Sequence[object], node: str, fence: int) -> dict[str, Any]:
     """Return what no column has. What is as it is by default is left out, which is most of it for most calls."""
-    facts = outcome.facts
-    times, lines = zip(*call.story[-LINES_MAX:], strict=True)
-    more: dict[str, Any] = {"story": [*zip(times, texts_of(lines), strict=True)]}
-    if outcome.ran:
+    _, _, _, _, output, ran, stopped, side_effects_possible, facts, notes = outcome
+    more: dict[str, Any] = {"story": story[-LINES_MAX:]}
+    if ran:
         more["ran"] = True
-    if outcome.stopped is not None:
-        more["stopped"] = outcome.stopped
-    if outcome.side_effects_possible:
+    if stopped is not None:
+        more["stopped"] = stopped
+    if side_effects_possible:
         more["side_effects_possible"] = True
-    if outcome.notes:
-        more["notes"] = _lines(outcome.notes)
-    if outcome.output is not None:
-        more["output"] = _output(outcome.output)
+    if notes:
+        more["notes"] = notes[:LINES_MAX]
+    if output is not None:
+        more["output"] = _output(output)
     if facts.generation:
         more["generation"] = facts.generation
-    if call.fence:
-        more["place"] = [call.node, _count(call.fence)]
+    if fence:
+        more["place"] = [node, _count(fence)]
     return more if facts[RARE] == NONE_RARE else more | _rare(facts)
 
 
@@ -188,13 +193,12 @@ def _rare(facts: Facts) -> dict[str, Any]:
             rare[name] = _count(figure)
     for name in _SEQUENCES:
         if lines := getattr(facts, name):
-            rare[name] = _lines(lines)
+            rare[name] = lines[:LINES_MAX]
     return rare
 
 
 def _output(output: KeptOutput) -> list[Any]:
-    values = replace(output, reason=text_of(output.reason))
-    return [getattr(values, name) for name in _OUTPUT]
+    return [getattr(output, name) for name in _OUTPUT]
 
 
 def call_of(row: Row) -> RecordedCall:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 from tests.daemon.records.kept import NOW, accepted, ended, put, recording
 
 from toolcelld import database as files
-from toolcelld.calls.outcomes.history import CallHistory, CallSummary
+from toolcelld.calls.outcomes.history import TEXTS, CallHistory, CallSummary
 from toolcelld.calls.outcomes.outcome import Kind
 from toolcelld.config.schema import RecordsSection
 from toolcelld.event_log import Broadcast, OperatorEvent
 from toolcelld.records import tables
-from toolcelld.records.ledger import Records
-from toolcelld.records.query import CallFilter, EventFilter
+from toolcelld.records.ledger import Records, add_calls
+from toolcelld.records.query import CallFilter, EventFilter, calls_sql
+from toolcelld.records.rows import call_of
 
 pytestmark = pytest.mark.anyio
 ALL = CallFilter()
@@ -43,9 +45,35 @@ async def test_the_calls_of_a_batch_are_in_its_order_in_a_few_statements(tmp_pat
         records._write(database, [*map(ended, names)])
         found = database.execute("SELECT call_id FROM calls ORDER BY number").fetchall()
     assert [name for (name,) in found] == names
-    assert (
-        len([sql for sql in told if sql.startswith("INSERT INTO calls")]) == 7
-    )  # of 32, of 8, and five of 1
+    assert len([sql for sql in told if sql.startswith("INSERT INTO calls")]) == 4  # of 32, 8, 4 and 1
+
+
+def test_the_calls_of_a_batch_share_what_they_have_in_common_and_nothing_else() -> None:
+    refused = ended("c-0")._replace(outcome=None, refusal=("UNKNOWN_TOOL", "there is none"))
+    named: list[dict[str, Any]] = [
+        {name: "other"} for name in CallSummary._fields[1:TEXTS] if name != "state"
+    ]
+    calls = [
+        refused,
+        ended("c-1"),
+        ended("c-2", Kind.CRASHED, "SIGSEGV", message="it crashed"),
+        ended("c-3", Kind.CRASHED, "SIGSEGV", message="again"),
+        *(ended(f"c-{number}")._replace(**values) for number, values in enumerate(named, 4)),
+    ] * 2
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        files.migrate(database, tables.SCHEMA)
+        add_calls(database, 1, calls)
+        found = [call_of(row).call for row in database.execute(*calls_sql(ALL, 100)).fetchall()]
+    kept = [call._replace(arguments=b"", result=b"") for call in calls]
+    assert sorted(found, key=repr) == sorted(map(with_worker, kept), key=repr)
+
+
+def with_worker(call: CallSummary) -> CallSummary:
+    """Return a call whose facts have the worker that its summary has, as that is one column."""
+    outcome = call.outcome
+    if outcome is None:
+        return call
+    return call._replace(outcome=outcome._replace(facts=outcome.facts._replace(worker_id=call.worker_id)))
 
 
 async def test_a_call_that_its_daemon_took_along_is_lost_and_said_so_once(tmp_path: Path) -> None:

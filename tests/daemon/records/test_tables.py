@@ -19,6 +19,7 @@ from toolcelld.config.schema import RecordsSection
 from toolcelld.event_log import OperatorEvent
 from toolcelld.output.spill import KeptOutput, OutputOrigin
 from toolcelld.records import query, rows, runs, tables
+from toolcelld.records.ledger import add_calls
 from toolcelld.records.query import CallFilter, EventFilter
 
 pytestmark = pytest.mark.anyio
@@ -29,9 +30,7 @@ async def test_records_of_the_version_before_are_migrated_with_their_calls(tmp_p
     path = str(tmp_path / "records.sqlite")
     before = tables.SCHEMA[:-1]
     with contextlib.closing(files.open_file(path, before)) as database:
-        columns, marks = ", ".join(tables.CALL_COLUMNS), ", ".join("?" * len(tables.CALL_COLUMNS))
-        row = rows.call_row(1, ended("c-1", Kind.CRASHED, "SIGSEGV"), arguments=False)
-        database.execute(f"INSERT INTO calls ({columns}) VALUES ({marks})", row)  # noqa: S608  # names of ours
+        add_calls(database, 1, [ended("c-1", Kind.CRASHED, "SIGSEGV")])
     async with recording(tmp_path) as records:
         (found,) = await records.calls(CallFilter(), 10)
         assert str(found.call.outcome) == "crashed (SIGSEGV)"
@@ -152,6 +151,7 @@ async def test_any_text_is_recorded_and_found_again(tmp_path: Path, text: str) -
         (event,) = await records.events(EventFilter(shown), 10)
         assert not records.lost
     assert found.call.tool == found.call.path == event.tool == shown
+    assert found.call.story == ((NOW - 1, shown), (NOW, shown))
     assert len(shown) <= 1024 * 10
     json.dumps([found.arguments, found.result]).encode()
 
@@ -202,10 +202,8 @@ def test_a_row_has_all_that_is_known_of_a_call(field: str | None) -> None:
         call = call._replace(outcome=outcome._replace(facts=facts))
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         files.migrate(database, tables.SCHEMA)
-        row = rows.call_row(1, call, arguments=False)
-        columns, marks = ", ".join(tables.CALL_COLUMNS), ", ".join("?" * len(tables.CALL_COLUMNS))
-        database.execute(f"INSERT INTO calls ({columns}) VALUES ({marks})", row)  # noqa: S608  # names of ours
-        (found,) = database.execute(f"SELECT {columns} FROM calls").fetchall()  # noqa: S608  # names of ours
+        add_calls(database, 1, [call])
+        (found,) = database.execute(*query.calls_sql(CallFilter(), 1)).fetchall()
     assert rows.call_of(found).call == call
 
 
@@ -227,14 +225,11 @@ def test_a_million_calls_are_searched_as_fast_as_a_thousand(tmp_path: Path) -> N
     for count in (1000, 1_000_000):
         path = str(tmp_path / f"{count}.sqlite")
         with contextlib.closing(files.open_file(path, tables.SCHEMA)) as database:
-            columns, marks = ", ".join(tables.CALL_COLUMNS), ", ".join("?" * len(tables.CALL_COLUMNS))
-            made = (
-                rows.call_row(1, ended(f"c-{number}", at=NOW - (count - number) * 30), arguments=False)
-                for number in range(count)
-            )
             with database:
                 database.execute("BEGIN")
-                database.executemany(f"INSERT INTO calls ({columns}) VALUES ({marks})", made)  # noqa: S608
+                for batch in range(0, count, 1000):
+                    numbers = range(batch, batch + 1000)
+                    add_calls(database, 1, [ended(f"c-{n}", at=NOW - (count - n) * 30) for n in numbers])
                 for number in range(count):
                     runs.add_event(database, 1, OperatorEvent("session.opened", NOW - number * 30))
             asked = [query.calls_sql(wanted._replace(since=NOW - 3600), 100) for wanted in FILTERS]

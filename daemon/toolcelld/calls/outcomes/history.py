@@ -11,6 +11,8 @@ from queue import SimpleQueue
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pydantic_core import to_json
+
 from toolcelld.calls.outcomes.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -31,9 +33,6 @@ OUTPUT_BYTES: Final = 1024
 
 NO_FILE: Final = -1
 """A descriptor that nothing can be written to."""
-BETWEEN: Final = "\t"
-"""Between two texts of a line of the journal."""
-_quoted: Final = json.encoder.encode_basestring_ascii
 SHOWN_BYTES_MAX: Final = 1024
 """What a summary keeps of the arguments, and of the result."""
 
@@ -87,7 +86,10 @@ class CallHistory:
         self.size_bytes = 0
         self.added = self.refused = 0
         self.feed: SimpleQueue[object] | None = None
-        """Where the records take accepted and ended calls from; None without records."""
+        """Where the records take calls from; None without records.
+
+        One that has ended is its summary, an accepted one a tuple of the values of `OPEN_COLUMNS` without the run.
+        """
         self.journal = NO_FILE
         """The file that takes a line for each accepted call, as the records may not have it when the daemon is killed."""
         self.dropped = 0
@@ -103,19 +105,22 @@ class CallHistory:
         if feed.qsize() >= FEED_MAX:
             self.dropped += 1
             return
-        feed.put(call)  # ahead of the line, so that who empties the file after a batch has it in the batch
         request, plan = call.request, call.plan
         file = plan.tool.file if plan is not None else None
-        texts = (
+        accepted = (
             call.session.id, call.id, request.tool, file.path if file else "", file.digest if file else "",
             request.agent, request.agent_name, request.session_id, request.message_id, call.session.directory,
-            repr(call.accepted_at),
+            call.accepted_at,
         )  # fmt: skip
-        line = BETWEEN.join(texts)
-        # One string of JSON, or a list of them, which takes five times as long, where a text has what is between two.
-        line = _quoted(line) if line.count(BETWEEN) < len(texts) else json.dumps(texts)
+        feed.put(
+            accepted
+        )  # ahead of the line, so that who empties the file after a batch has it in the batch
+        try:
+            line = to_json(accepted)
+        except ValueError:  # a text that is no UTF-8
+            line = json.dumps(accepted).encode()
         try:  # noqa: SIM105  # each call comes here
-            os.write(self.journal, f"{line}\n".encode())
+            os.write(self.journal, line + b"\n")
         except OSError:
             pass  # no room; unless the daemon is killed, the call is recorded all the same
 
