@@ -112,6 +112,8 @@ def test_stdin_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["n"], "'n' is no argument."),
         (["=3"], "'=3' is no argument."),
+        (['{"text": "a=b"}'], "is no argument."),
+        (["any.x=1"], "any.x is in any, which is one argument."),
         (["n=1", "n=2"], "n is given 2 times and takes one value."),
         (["n:=1", "n=2"], "n is given twice."),
         (["n:=1", "n:=2"], "n is given twice."),

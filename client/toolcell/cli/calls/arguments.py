@@ -47,6 +47,8 @@ def read(words: Sequence[str], whole: str | None = None) -> ParsedArguments:
     texts: dict[str, list[str]] = {}
     exact: set[str] = set()
     for word in words:
+        if word.startswith("{"):
+            _refuse(f"{word!r} is no argument.", "One JSON object with all arguments is given by --args.")
         key, sign, value = word.partition("=")
         if sign and key.endswith(":"):
             key, sign = key[:-1], ":="
@@ -68,6 +70,12 @@ def fit(given: ParsedArguments, schema: Schema) -> dict[str, Any]:
     properties = _mapping(schema.get("properties"))
     arguments = dict(given.values)
     for key, texts in given.texts.items():
+        outer, dot, inner = key.partition(".")
+        if dot and key not in properties and outer in properties:
+            _refuse(
+                f"{key} is in {outer}, which is one argument.",
+                f"Write it as JSON: '{outer}:={{\"{inner}\": …}}'.",
+            )
         options = list(_options(_mapping(properties.get(key)), schema))
         array = next((option for option in options if option.get("type") == "array"), None)
         if array is not None and (len(texts) > 1 or not any("string" in _types(o) for o in options)):
