@@ -39,7 +39,7 @@ OTHER_NAMES: Final = "|".join(sorted({*AGENTS_THAT_READ, *get_args(FlavourName),
 A_NAME: Final = re.compile(rf"(?<![a-z])(?:{OTHER_NAMES}|\.atomic)(?![a-z])", re.IGNORECASE)
 NAME_TABLE: Final = "daemon/toolcelld/flavours.py"
 NAMES_OF_OTHERS: Final = {
-    "client/toolcell/_servers/connection.py": "the key of a page of a list, which MCP calls a cursor",
+    "client/toolcell/_servers/listing.py": "the key of a page of a list, which MCP calls a cursor",
     "daemon/toolcelld/inspector/formats.py": "the words that a host has for a project's directory in `.mcp.json`",
     "daemon/toolcelld/config/protected.py": "the default of a list of file names that the configuration has",
 }

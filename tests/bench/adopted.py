@@ -34,6 +34,7 @@ from tests.public.servers import (
 )
 
 from toolcell._servers.connection import RpcError, ServerConnection
+from toolcell._servers.listing import lists_of
 from toolcell._servers.load import name_of
 from toolcell.client import Session
 
@@ -114,7 +115,7 @@ class Adopted:
                     connection = ServerConnection(command, str(self._daemon.project), _Silent())
                     stack.callback(connection.kill)
                     connection.start()
-                    connection.lists()
+                    lists_of(connection)
                     tool, given = self._call(server)
                     with contextlib.suppress(RpcError):
                         connection.request("tools/call", {"name": tool, "arguments": given})

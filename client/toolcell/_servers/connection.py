@@ -20,8 +20,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, cast
 
 from toolcell._version import VERSION
 
@@ -44,8 +43,6 @@ WAITING_BYTES_MAX: Final = 64 * 2**20
 """Of what the server has not read: the longest arguments and an answer to each of its requests."""
 TURNS_MAX: Final = 100
 """Reads of what a server has said since its last call, of a pipe's length each; it may go on while it is read."""
-PAGES_MAX: Final = 50
-"""Of a list; more tools than fit there are of no use to a model."""
 NOISE_BYTES_MAX: Final = 2000
 """Of a line that is no message, as it is shown."""
 EXIT_SECONDS: Final = 1.0
@@ -57,37 +54,12 @@ KILLED_SECONDS: Final = 20.0
 NO_METHOD: Final = -32601
 
 
-@dataclass(frozen=True, slots=True)
-class List:
-    """A list that a server may have."""
-
-    method: str
-    member: str  # of the result
-    capability: str  # with which it has the list; empty where each is asked
-    key: str  # what an entry is known by
-    count: int  # that are used; no further page is asked for with more than that
-
-
-LISTS: Final = (
-    List("tools/list", "tools", "", "name", 5000),
-    List("resources/list", "resources", "resources", "uri", 1000),
-    List("resources/templates/list", "resourceTemplates", "resources", "uriTemplate", 50),
-    List("prompts/list", "prompts", "prompts", "name", 200),
-)
-"""Tools are counted, and 128 are used. The others a host shows to a person, who chooses, and it holds each address against
-each template."""
-
-
 class RpcError(Exception):
     """A request failed, by the server's own account or by that of the host that it asked."""
 
     def __init__(self, code: object, message: object) -> None:
         self.code = code if type(code) is int else 0
         super().__init__(str(message or "it failed without a reason"))
-
-
-Lists: TypeAlias = Mapping[str, "list[Mapping[str, Any]] | RpcError"]
-"""What a server lists, by the member of the result; the error of a list that it has and does not tell."""
 
 
 class ServerExited(Exception):
@@ -185,19 +157,12 @@ class ServerConnection:
             return False
         try:
             for _ in range(TURNS_MAX):
-                if not self._turn(0):
+                if not self.turn(0):
                     break
         except (ServerExited, ServerBroken):
             self.close()
             return False
         return True
-
-    def lists(self) -> Lists:
-        """Return what the server offers. Raises as `request`."""
-        listing = Listing(self)
-        while (found := listing.take()) is None:
-            self._turn(None)
-        return found
 
     def request(
         self, method: str, params: Mapping[str, Any], *, with_progress: bool = False
@@ -216,7 +181,7 @@ class ServerConnection:
         """
         number = self.begin(method, params, with_progress=with_progress)
         while (response := self.take(number)) is None:
-            self._turn(None)
+            self.turn(None)
         return result_of_response(response)
 
     def take(self, number: int) -> Mapping[str, Any] | None:
@@ -328,7 +293,7 @@ class ServerConnection:
         except BrokenPipeError:  # it has closed its input, and how it ends its end says
             self._waiting.clear()
 
-    def _turn(self, seconds: float | None) -> bool:
+    def turn(self, seconds: float | None) -> bool:
         """Write what can be written, then read and handle what there is; return whether something was read.
 
         Args:
@@ -429,62 +394,6 @@ class ServerConnection:
             self.answer(number, result)
 
 
-class Listing:
-    """What a server offers, page by page, while other requests go on: its tools, and of the rest what it says that it has.
-
-    Args:
-        connection: Leads to the server; `exchange` reads what it sends.
-    """
-
-    def __init__(self, connection: ServerConnection) -> None:
-        self._connection = connection
-        able = connection.capabilities
-        self._left = [each for each in LISTS if not each.capability or each.capability in able]
-        self._lists: dict[str, list[Mapping[str, Any]] | RpcError] = {}
-        self._begin()
-
-    def _begin(self) -> None:
-        self._list = self._left.pop(0)
-        self._found: list[Mapping[str, Any]] = []
-        self._pages = 0
-        self._number: int = self._connection.begin(self._list.method, {})
-
-    def take(self) -> Lists | None:
-        """Return the lists when the last page has come, else None.
-
-        Raises `RpcError` where it does not list its tools, and `ServerBroken` as `begin` does.
-        """
-        while (response := self._connection.take(self._number)) is not None:
-            try:
-                over = self._read(result_of_response(response))
-            except RpcError as error:
-                if not self._list.capability:
-                    raise
-                self._lists[self._list.member], over = error, True
-            if over and not self._left:
-                return self._lists
-            if over:
-                self._begin()
-        return None
-
-    def _read(self, page: Mapping[str, Any]) -> bool:
-        """Take in a page, and ask for the next; return whether it is the last."""
-        listed: Any = page.get(self._list.member)
-        if isinstance(listed, list):
-            self._found += filter(_is_object, cast("Sequence[Any]", listed))
-        self._pages += 1
-        cursor = page.get("nextCursor")
-        if cursor and self._pages < PAGES_MAX and len(self._found) <= self._list.count:
-            self._number = self._connection.begin(self._list.method, {"cursor": cursor})
-            return False
-        self._lists[self._list.member] = self._found
-        return True
-
-    def give_up(self) -> None:
-        """Ignore what comes from now on."""
-        self._connection.forget(self._number)
-
-
 def asked_for(response: Mapping[str, Any]) -> tuple[Mapping[str, Any], object] | None:
     """Return what a server without a greeting needs before it can answer, by its names, and what it wants to hear with it.
 
@@ -511,10 +420,6 @@ def result_of_response(response: Mapping[str, Any]) -> Mapping[str, Any]:
         raise RpcError(said.get("code"), said.get("message"))
     result = response.get("result")
     return cast("dict[str, Any]", result) if isinstance(result, dict) else {}
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def _reason(error: OSError | ValueError) -> str:

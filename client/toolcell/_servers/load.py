@@ -34,13 +34,13 @@ from toolcell._results.errors import InvalidArguments
 from toolcell._results.json_value import from_json
 from toolcell._servers import offers
 from toolcell._servers.connection import (
-    Lists,
     RpcError,
     ServerBroken,
     ServerConnection,
     ServerExited,
     ServerListener,
 )
+from toolcell._servers.listing import Lists, lists_of
 
 TOOLS_MAX: Final = 128  # the daemon takes no more of one file
 NAME_CHARACTERS_MAX: Final = 64
@@ -148,7 +148,7 @@ class RunningServer:
         """Start it, and return what it offers."""
         self.connection.start()
         atexit.register(self.connection.close)
-        return self.connection.lists()
+        return lists_of(self.connection)
 
     def request_of(self, tool: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         """Return the request that a call is, its method and its parameters. Raises `InvalidArguments`."""

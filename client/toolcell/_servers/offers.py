@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias, cast
 from toolcell._authoring.discover import Problem
 from toolcell._results.content import File, Image, Link, ToolResult
 from toolcell._results.errors import InvalidArguments
-from toolcell._servers.connection import LISTS, NO_METHOD, Lists, RpcError
+from toolcell._servers.connection import NO_METHOD, RpcError
+from toolcell._servers.listing import LISTS, Lists
 from toolcell._servers.result import decoded, part_of
 
 DOOR: Final = "-mcp"

@@ -27,14 +27,13 @@ from toolcell._results.exception_text import describe_exception
 from toolcell._results.json_value import to_json
 from toolcell._results.normalise import failure
 from toolcell._servers.connection import (
-    Listing,
-    Lists,
     RpcError,
     ServerBroken,
     ServerExited,
     asked_for,
     result_of_response,
 )
+from toolcell._servers.listing import Listing, Lists
 from toolcell._servers.load import LIST_CHANGED, RunningServer, exit_as, exit_broken
 from toolcell._servers.offers import READERS
 from toolcell._servers.result import result_of

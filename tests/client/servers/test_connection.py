@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from toolcell._servers import connection
+from toolcell._servers import connection, listing
 from toolcell._servers.connection import RpcError, ServerBroken, ServerConnection, ServerExited
+from toolcell._servers.listing import lists_of
 
 HEAD = """
 import json, os, signal, sys, time
@@ -207,9 +208,9 @@ while True:
     say(id=number, result={"tools": [{"name": f"t{number}"}, 5], "nextCursor": "more"})
 """
     with served(lines) as one:
-        tools = one.lists()["tools"]
+        tools = lists_of(one)["tools"]
         assert isinstance(tools, list)
-        assert len(tools) == connection.PAGES_MAX
+        assert len(tools) == listing.PAGES_MAX
 
 
 def test_of_other_lists_those_are_asked_for_that_a_server_has() -> None:
@@ -225,10 +226,10 @@ for _ in range(4):
         say(id=asked["id"], error={"code": -32601, "message": asked["method"]})
 """
     with served(lines) as one:
-        assert one.lists().keys() == {"tools"}
+        assert lists_of(one).keys() == {"tools"}
     with served(lines) as one:
         one.capabilities = {"resources": None, "prompts": {}}
-        lists = one.lists()
+        lists = lists_of(one)
         assert lists["resources"] == [{"uri": "a"}] * 1001, "more than are used are not asked for"
         assert str(lists["resourceTemplates"]) == "resources/templates/list"
         assert str(lists["prompts"]) == "prompts/list"

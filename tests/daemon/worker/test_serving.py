@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from tests import servers
 
-from toolcell._servers.connection import Listing, ServerConnection
+from toolcell._servers.connection import ServerConnection
+from toolcell._servers.listing import Listing
 from toolcell._servers.load import RunningServer
 from toolcelld.protocol.frames import Decoder, Frame, split
 from toolcelld.protocol.messages import CallContext, CallMessage, ToWorker
