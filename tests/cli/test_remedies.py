@@ -208,6 +208,24 @@ def project(lasting_daemon: RunningDaemon) -> Iterator[Project]:
         yield Project(lasting_daemon.directory, lasting_daemon.project)
 
 
+RIGHT: list[str] = []
+"""What the cases of this run typed, each of which mended what it is about."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counted() -> Iterator[None]:
+    """Print at the end how many remedies there are, for `-s` and `-rA`."""
+    yield
+    places = [*FOLLOWED.values(), *TYPED.values()]
+    typed = sum(isinstance(case, Case) for case in places)
+    elsewhere = sum(isinstance(case, str) and "::" in case for case in places)
+    print(
+        f"remedies: {len(places)} found; {typed + elsewhere} followed, {typed} of them here and {elsewhere} by tests of "
+        f"their own; {len(RIGHT)} commands typed here in this run, all right; "
+        f"{len(places) - typed - elsewhere} cannot be followed, with a reason each"
+    )
+
+
 def makers() -> set[tuple[str, str]]:
     """The functions that make such a command, each with its module."""
     root = Path(toolcelld.__file__).parent
@@ -305,6 +323,7 @@ def test_a_command_that_a_message_names_mends_what_it_is_about(project: Project,
     done = project.run(*(case.works or case.fails))
     assert done.code == 0, done
     assert case.says not in done.out + done.err
+    RIGHT.extend(commands)
 
 
 def written(project: Project, source: str, code: str) -> None:

@@ -13,7 +13,8 @@ from tests.engines import ENGINES
 
 from toolcell.client import Outcome, Session
 from toolcelld.protocol.messages import CHANGED_MAX
-from toolcelld.worker.calling.process_state import MODULES, ROWS
+from toolcelld.worker.calling import process_state
+from toolcelld.worker.calling.process_state import MODULES, ROWS, ProcessState
 
 pytestmark = [pytest.mark.anyio, pytest.mark.sampled("of_engine")]
 
@@ -37,6 +38,7 @@ CHANGES = {
         "resource.setrlimit(resource.RLIMIT_CORE, (0, 0)) or resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))",
     ],
     "priority": ["os.nice(1)"],
+    "scheduling policy": ["os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))", "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"],
     "directory": ["os.chdir('/')", "os.mkdir('gone') or os.chdir('gone') or os.rmdir('../gone')"],
     "signal mask": [
         "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
@@ -69,6 +71,7 @@ VARIABLES = ["decimal.getcontext().__setattr__('prec', 2)", "VARIABLE.set('of an
 """Neither is in the table: a synchronous tool has context variables of its own, as an asynchronous one."""
 FOR_GOOD = {
     *CHANGES["standard streams"], *CHANGES["file descriptors 0 to 2"][:-3], *CHANGES["resource limits"][1:], *CHANGES["priority"],
+    *CHANGES["scheduling policy"][1:],
 }  # fmt: skip
 """What cannot be put back."""
 
@@ -100,6 +103,7 @@ def honest() -> dict[str, object]:
         "exit code": subprocess.run(["/bin/sh", "-c", "exit 7"], stdin=0, stdout=1, stderr=2).returncode,
         "limits": [resource.getrlimit(which) for which in range(16)],
         "nice": os.getpriority(0, 0),
+        "policy": os.sched_getscheduler(0),
         "mask": sorted(signal.pthread_sigmask(0, ())),
         "pending": sorted(signal.sigpending()),
         "signals": [str(signal.getsignal(number)).split(" at ")[0] for number in sorted(signal.valid_signals())],
@@ -188,7 +192,9 @@ async def test_what_a_call_changes_is_put_back_or_costs_the_worker(daemon: Runni
     async with daemon.connect() as session:
         honest = (await session.call("t_honest")).check()
         if row == "priority" and honest.details["nice"] == LOWEST:
-            pytest.skip("the daemon has the lowest priority already")
+            pytest.skip(
+                "the daemon has the lowest priority already; the row is tried with figures of its own"
+            )
         for how in CHANGES.get(row, VARIABLES):
             await change(session, "t", how, FOR_GOOD, honest)
 
@@ -196,6 +202,28 @@ async def test_what_a_call_changes_is_put_back_or_costs_the_worker(daemon: Runni
 def test_each_row_of_the_table_is_tried() -> None:
     assert [row.name for row in ROWS] == list(CHANGES)
     assert len(ROWS) <= CHANGED_MAX
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_priority_that_the_kernel_does_not_give_back_costs_the_worker(
+    refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With figures of its own: at the lowest priority, nothing can lower it."""
+    row = next(row for row in ROWS if row.name == "priority")
+    assert row.put_back is not None
+    row.put_back(row.take())
+    now = [0]
+
+    def put_back(before: int) -> None:
+        if refused:
+            raise PermissionError
+        now[0] = before
+
+    monkeypatch.setattr(process_state, "ROWS", (row._replace(take=lambda: now[0], put_back=put_back),))
+    state = ProcessState()
+    assert state.lost() == ()
+    now[0] = 1
+    assert (state.lost(), now[0]) == ((("priority",), 1) if refused else ((), 0))
 
 
 async def test_a_tool_that_does_not_import_them_finds_no_module_whose_state_is_looked_at_where_it_is(

@@ -8,6 +8,9 @@ to its own process, so stopped workers are looked at every second.
 One whose main thread has used the processor between the looks is looked at once more, and ended if it goes on: time for
 which a hypervisor had taken the processor away counts as used.
 
+One whose main thread is running, or waits for a processor, is not stopped before it has used that time or waits for its
+next call: on a loaded machine it may have got next to nothing of the processor, and would go on in the next call.
+
 Only the main thread counts before the stop: threads of numerical libraries spin for up to 200 ms after their last task.
 
 A worker with an MCP server runs no code of a user and hears what the server says between calls, so it is not stopped; its
@@ -137,14 +140,15 @@ class IdleWatch:
             if used_ns > CLEANUP_NS and not look.worked:
                 look.used_ns, look.worked = look.used_ns + used_ns, True
                 return ""
-            processes.stop_worker()
-            used_ns = processes.main_thread_nanoseconds() - look.used_ns
-            look.used_ns, look.stopped = processes.used_nanoseconds(), True
+            if used_ns > CLEANUP_NS or not processes.is_running():
+                processes.stop_worker()
+                used_ns = processes.main_thread_nanoseconds() - look.used_ns
+                look.used_ns, look.stopped = processes.used_nanoseconds(), True
         except OSError:
             return ""  # it has exited, and its keeper reports that
         if used_ns > CLEANUP_NS:
             return f"it used {used_ns / 1e6:.0f} ms of processor time in {LOOK_SECONDS * 1e3:.0f} ms"
-        # After it was stopped: it could have forked since the last look.
+        # After the stop: it could have forked since the last look.
         if len(measure(processes.builders).members) > len(processes.workers):
             return "it started a process"
         return _over_limit(worker, self._end_idle)

@@ -25,12 +25,16 @@ class Processes:
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     builders: tuple[int, ...] = ()
     workers: tuple[int, ...] = (1,)
+    running: bool = False
 
     def main_thread_nanoseconds(self) -> int:
         return self.used.pop(0) if len(self.used) > 1 else self.used[0]
 
     def used_nanoseconds(self) -> int:
         return self.used[0]
+
+    def is_running(self) -> bool:
+        return self.running
 
     def stop_worker(self) -> None:
         self.stopped.set()
@@ -72,17 +76,20 @@ async def test_the_worker_of_a_server_is_not_stopped_and_looked_at_seldom(
 
 
 @pytest.mark.parametrize(
-    ("used", "ended"),
+    ("used", "running", "ended"),
     [
-        ([0, 0, 0], False),
-        ([0, CLEANUP_NS, CLEANUP_NS], False),
-        ([0, 5 * CLEANUP_NS, 5 * CLEANUP_NS], False),  # once, as if a hypervisor had taken the processor
-        ([0, 5 * CLEANUP_NS, 10 * CLEANUP_NS, 10 * CLEANUP_NS], True),
-        ([0, 2 * CLEANUP_NS, 2 * CLEANUP_NS, 4 * CLEANUP_NS], True),  # until it was stopped
+        ([0, 0, 0], False, False),
+        ([0, CLEANUP_NS, CLEANUP_NS], False, False),
+        # Once, as if a hypervisor had taken the processor.
+        ([0, 5 * CLEANUP_NS, 5 * CLEANUP_NS], False, False),
+        ([0, 5 * CLEANUP_NS, 10 * CLEANUP_NS, 10 * CLEANUP_NS], False, True),
+        ([0, 2 * CLEANUP_NS, 2 * CLEANUP_NS, 4 * CLEANUP_NS], False, True),  # until it was stopped
+        # With little of the processor of a loaded machine, a bit more at each look.
+        ([at * CLEANUP_NS // 2 for at in range(7)], True, True),
     ],
 )
 async def test_a_worker_that_goes_on_is_ended_and_one_that_was_slow_to_end_is_stopped(
-    used: list[int], ended: bool, monkeypatch: pytest.MonkeyPatch
+    used: list[int], running: bool, ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nothing(*_: object) -> str:
         return ""
@@ -93,6 +100,7 @@ async def test_a_worker_that_goes_on_is_ended_and_one_that_was_slow_to_end_is_st
     monkeypatch.setattr(idle_watch, "_over_limit", nothing)
     monkeypatch.setattr(idle_watch, "measure", alone)
     worker = Idle(used)
+    worker.cell.processes.running = running
     active: list[str] = []
     watch = IdleWatch(cast("dict[Worker, float]", {worker: 0.0}), lambda _, doing: active.append(doing))
     watch.wake()

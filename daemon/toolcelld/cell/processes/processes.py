@@ -194,6 +194,17 @@ class CellProcesses:
                 used += int(file.read().split()[0])
         return used
 
+    def is_running(self) -> bool:
+        """Return whether the worker's main thread runs or waits for a processor; False where the kernel does not tell.
+
+        Raises `OSError` when it has exited.
+        """
+        for pid in self.workers:
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/stat", "rb") as file:
+                if file.read().rpartition(b")")[2].split()[0] == b"R":
+                    return True
+        return False
+
     def stop_worker(self) -> None:
         """Stop the worker, with all its threads, until `continue_worker`. Raises `OSError` when it has exited."""
         signal.pidfd_send_signal(self._worker_pidfd, signal.SIGSTOP)

@@ -283,6 +283,10 @@ def _set_limits(before: tuple[tuple[int, int], ...]) -> None:
         resource.setrlimit(which, limits)
 
 
+def _set_policy(before: int) -> None:
+    os.sched_setscheduler(0, before, os.sched_param(0))
+
+
 def _environment_is_changed(before: tuple[bool, dict[bytes, bytes]]) -> bool:
     return os.environ is not ENVIRONMENT or _variables != before[1]
 
@@ -481,6 +485,7 @@ ROWS: Final = (
     StateKind("file descriptors 0 to 2", _files, _set_flags, _files_are_changed, certain=False),
     StateKind("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
     StateKind("priority", partial(os.getpriority, *OWN), partial(os.setpriority, *OWN), certain=False),
+    StateKind("scheduling policy", partial(os.sched_getscheduler, 0), _set_policy, certain=False),
     StateKind("directory", _directory, os.chdir, certain=False),
     StateKind("signal mask", _mask, _set_mask),
     StateKind("signal handlers", _dispositions, _set_dispositions, _dispositions_are_changed),
