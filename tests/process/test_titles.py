@@ -75,7 +75,7 @@ async def test_a_worker_without_a_call_shows_its_file(daemon: RunningDaemon) -> 
     daemon.tool("idle", "from toolcell import tool\n@tool\ndef idle() -> None: ...\n")
     async with daemon.connect() as session:
         assert (await session.call("idle")).ok
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not titled(daemon, "toolcell: worker idle.py"):  # set after the outcome was sent
                 await asyncio.sleep(0.01)
     assert psutil.Process(daemon.pid).name() == "toolcelld"

@@ -202,7 +202,7 @@ def test_it_ends_with_the_daemon() -> None:
     assert len(pids) == 2
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
-            psutil.Process(pid).wait(10)
+            psutil.Process(pid).wait(60)
         assert not psutil.pid_exists(pid)
 
 

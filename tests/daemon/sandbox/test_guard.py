@@ -23,7 +23,7 @@ from toolcelld.sandbox.guard.questions import ALWAYS, OPENS, SignalWait, program
 from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
-EXIT_SECONDS_MAX = 10
+EXIT_SECONDS_MAX = 60
 """For a guard that ends with its worker, which takes milliseconds."""
 EXIT_STATUS = 70
 ROOT = Path(__file__).parents[3]
