@@ -26,6 +26,7 @@ from tests.daemons import RunningDaemon
 from toolcell._extras import install_command
 from toolcell.adapters.mcp import HostContext, HostLink, Kernel, StdioServer
 from toolcell.adapters.mcp.bridge import host_server
+from toolcell.adapters.mcp.host import offers as host_offers
 from toolcell.adapters.mcp.host import session as host_session
 from toolcell.adapters.mcp.host.context import Context
 from toolcell.adapters.mcp.host.link import LinkCaller
@@ -251,7 +252,7 @@ async def test_the_first_list_has_the_files_that_take_long_to_load(served: Runni
 async def test_the_first_list_waits_for_a_file_no_longer_than_hosts_do(
     served: RunningDaemon, road: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (server_module, host_session):
+    for module in (server_module, host_session, host_offers):
         monkeypatch.setattr(module, "DESCRIBED_SECONDS_MAX", 0.01)
     served.configure(IMPATIENT)
     served.tool("late", LATE)

@@ -7,7 +7,6 @@ session ends, with everything that it had.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, TypeAlias
 
 from mcp import types
@@ -62,9 +61,9 @@ def server(
 
 def host_server(session: HostSession) -> Server[Any]:
     """The SDK's server for one host, with what a host that shakes hands may say besides."""
-    serving = server(partial(getattr, session))
+    serving = server(session.handler)
     # Not arguments of the constructor, which warns that the protocol of 2026-07-28 has no such messages.
-    serving.add_request_handler("logging/setLevel", types.SetLevelRequestParams, session.set_level)
+    serving.add_request_handler("logging/setLevel", types.SetLevelRequestParams, session.notices.set_level)
     serving.add_notification_handler(
         "notifications/roots/list_changed", types.NotificationParams, session.roots_changed
     )

@@ -206,7 +206,7 @@ class HttpSessions:
 
         async def handle(context: Context, params: Any) -> Any:
             async with self._at(context) as session:
-                return await getattr(session, name)(context, params)
+                return await session.handler(name)(context, params)
 
         return handle
 

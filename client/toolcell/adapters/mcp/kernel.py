@@ -91,7 +91,7 @@ class Kernel:
 
     def told_nothing(self) -> None:
         """Notify the host if there are resources or prompts: it was told that there are none."""
-        self._session.told_nothing()
+        self._session.offers.told_nothing()
 
     async def list_tools(self, exchange: Exchange, request: JsonRpcRequest) -> Mapping[str, Any]:
         """The result of `tools/list`. Raises PeerError."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from types import TracebackType
@@ -24,20 +24,9 @@ from typing import Any, Self
 
 import pydantic
 from mcp import MCPError, types
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ToolsListChanged,
-)
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolcell.adapters import read_output
-from toolcell.adapters.mcp import offers, resources
 from toolcell.adapters.mcp.convert import failure, result_of
-from toolcell.adapters.mcp.log_records import DEFAULT_LEVEL, is_wanted, level_of
 from toolcell.adapters.mcp.stdio import wire
 from toolcell.adapters.mcp.stdio.requests import JsonRpcRequest
 from toolcell.adapters.mcp.stdio.server import ROOTS_SECONDS
@@ -49,7 +38,6 @@ from toolcell.client import (
     Call,
     Catalog,
     Outcome,
-    Problem,
     Question,
     Refused,
     ResourceLink,
@@ -72,6 +60,8 @@ from .context import (
 )
 from .limits import DESCRIBED_SECONDS_MAX, limits_of, pins_definitions, reads_structured, takes_links
 from .link import Callbacks, HostLink, LinkCaller
+from .notices import HostNotices
+from .offers import HostOffers
 from .request_state import RequestStates
 
 ROOTS = "roots"
@@ -81,8 +71,6 @@ GIVEN_UP_SECONDS = 4.0
 side come in the same moment."""
 REPEATED_MAX = 64
 """Calls that run, of which a new one is looked for among the oldest: what it costs does not grow with what waits."""
-PROBLEMS_MAX = 16
-"""Told of one change; all are in `toolcell check`."""
 
 _log = logging.getLogger("toolcell.mcp")
 
@@ -94,11 +82,10 @@ class HostSession:
         """`root` is the host's first root, if it is known; default: the host is asked for it where it has roots."""
         self._surroundings = surroundings
         self._link = link
-        self._bus = InMemorySubscriptionBus()
-        self._listening = ListenHandler(self._bus)
-        # All mutable state: the session once it is asked for, and its limits, the last notification of other roots and the
-        # task that asks for them, what the host was last shown, what its model keeps of that, by which connection it is
-        # notified of changes, the running calls and the outputs that were cut, the level of log records that it wants, the
+        self.notices = HostNotices()
+        self.offers = HostOffers(self.notices, self._opened_session, self._ask_server)
+        # All other mutable state: the session once it is asked for, and its limits, the last notification of other roots and
+        # the task that asks for them, what the host was last shown, what its model keeps of that, the running calls, the
         # host's root once it is known, where the session is, why that is not a project, and whether the host was told why.
         self._group = asyncio.TaskGroup()
         self._session_tasks: set[asyncio.Task[None]] = (
@@ -108,15 +95,8 @@ class HostSession:
         self._roots_news: Context | None = None
         self._following: asyncio.Task[None] | None = None
         self._shown: Mapping[str, ToolInfo] | None = None
-        self._listener: ServerSession | None = None
         self._pinned = PinnedDefinitions()
         self._talks: dict[str, ToolCall] = {}
-        self._outputs = resources.KeptOutputs()
-        # What servers offer beside tools, and the catalog that it is of; the last that the host was told, None for nothing.
-        self._fetching = asyncio.Lock()
-        self._offers: tuple[Catalog, offers.ServerOffers] | None = None
-        self._told: offers.ServerOffers | None = None
-        self._level: types.LoggingLevel = DEFAULT_LEVEL
         self._root = root
         self._place = ""
         self._lost = ""
@@ -135,6 +115,14 @@ class HostSession:
         for task in self._session_tasks:
             task.cancel()
         await self._group.__aexit__(kind, error, traceback)
+
+    def handler(self, name: str) -> Callable[[Context, Any], Awaitable[Any]]:
+        """Return what answers a request, by its name: a method of its own, or of one of its parts."""
+        parts: tuple[Any, ...] = (self, self.offers, self.notices)
+        found: Callable[[Context, Any], Awaitable[Any]] = next(
+            getattr(part, name) for part in parts if hasattr(part, name)
+        )
+        return found
 
     @property
     def catalog(self) -> Catalog | None:
@@ -157,10 +145,7 @@ class HostSession:
 
     async def offered(self, context: Context) -> list[dict[str, Any]]:
         """What the host is offered, as it is written. Raises MCPError."""
-        try:
-            session = await self._session(context)
-        except Unavailable as error:
-            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
+        session = await self._opened_session(context)
         catalog = session.catalog
         if self._shown is None:
             catalog = await session.described(DESCRIBED_SECONDS_MAX)
@@ -177,26 +162,14 @@ class HostSession:
             session = await self._session(context)
             await self._show(context, tools)
             if session.catalog.tools != tools:
-                await self._tell_of_change()
-
-    async def listen(
-        self, context: Context, params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenResult:
-        """Notify a host of changed lists until it has heard enough. It is told that changes of one resource are not among them."""
-        lists = params.notifications.model_copy(update={"resource_subscriptions": None})
-        return await self._listening(context, params.model_copy(update={"notifications": lists}))
-
-    def told_nothing(self) -> None:
-        """Notify the host if there are resources or prompts: it was told that there are none."""
-        self._told = offers.ServerOffers()
+                await self.notices.tools_changed()
 
     async def _show(self, context: Context, tools: Mapping[str, ToolInfo]) -> None:
         """Take in what the host is shown."""
         self._shown = tools
         if pins_definitions(client_name(context)):
             self._pinned.listed(tools)
-        if context.session.can_send_request:  # it shook hands, and is notified of changes without asking
-            self._listener = context.session
+        self.notices.follow(context)
         await self._tell_lost(context)
 
     async def call_tool(
@@ -269,78 +242,6 @@ class HostSession:
         except (TypeError, ValueError):
             return None
 
-    async def list_resources(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        """The outputs that were cut, and the resources of servers. Raises MCPError."""
-        offered = await self._tell_offers(context)
-        return types.ListResourcesResult(resources=[*self._outputs.listed(), *offered.resources])
-
-    async def list_resource_templates(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        """What can be read beyond the lists. Raises MCPError."""
-        offered = await self._tell_offers(context)
-        return types.ListResourceTemplatesResult(
-            resource_templates=[resources.template(), *offered.templates]
-        )
-
-    async def list_prompts(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListPromptsResult:
-        """The prompts of servers. Raises MCPError."""
-        return types.ListPromptsResult(prompts=(await self._tell_offers(context)).prompts)
-
-    async def read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult | types.InputRequiredResult:
-        """A range of an output that was cut, or a resource of a server. Raises MCPError."""
-        if params.uri.startswith(resources.URI):
-            return await resources.read(await self._opened_session(context), params.uri)
-        offered = await self._offered(context)
-        tool, own = offered.find(params.uri)
-        outcome = await self._ask_server(context, params, tool, "resources/read", {"uri": own})
-        if isinstance(outcome, types.InputRequiredResult):
-            return outcome
-        return offers.read(outcome, params.uri, own, tool, offered)
-
-    async def get_prompt(
-        self, context: Context, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult | types.InputRequiredResult:
-        """A prompt of a server. Raises MCPError."""
-        offered = await self._offered(context)
-        prompt = offered.prompt(params.name)
-        if prompt is None:
-            raise offers.no_prompt(params.name)
-        asked = {"name": prompt.key, "arguments": params.arguments or {}}
-        outcome = await self._ask_server(context, params, prompt.tool, "prompts/get", asked)
-        if isinstance(outcome, types.InputRequiredResult):
-            return outcome
-        return offers.messages(outcome, prompt.tool, offered)
-
-    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """The ids of outputs that begin so, or what a server completes an argument to. Raises MCPError."""
-        reference = params.ref
-        if isinstance(reference, types.ResourceTemplateReference) and reference.uri == resources.TEMPLATE:
-            return types.CompleteResult(completion=self._outputs.complete(params))
-        offered = await self._offered(context)
-        if isinstance(reference, types.PromptReference):
-            about, known = {"type": "ref/prompt"}, offered.prompt(reference.name)
-        else:
-            about, known = {"type": "ref/resource"}, offered.template(reference.uri)
-        if known is None:
-            return types.CompleteResult(completion=types.Completion(values=[], total=0, has_more=False))
-        name = "name" if known.kind == "prompt" else "uri"
-        asked = {
-            "ref": {**about, name: known.key},
-            **params.model_dump(
-                by_alias=True, mode="json", exclude_none=True, include={"argument", "context"}
-            ),
-        }
-        outcome = await self._ask_server(context, None, known.tool, "completion/complete", asked)
-        assert not isinstance(outcome, types.InputRequiredResult)
-        return types.CompleteResult(completion=offers.completion(outcome))
-
     async def _ask_server(
         self,
         context: Context,
@@ -381,35 +282,6 @@ class HostSession:
         except Unavailable as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from error
 
-    async def _offered(self, context: Context) -> offers.ServerOffers:
-        """What servers offer beside tools. Raises MCPError."""
-        try:
-            return await self._fetched(await self._session(context))
-        except (Unavailable, Refused) as error:
-            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
-
-    async def _fetched(self, session: Session) -> offers.ServerOffers:
-        """What servers offer in a session, asked for once for each catalog. Raises Unavailable and Refused."""
-        async with self._fetching:
-            catalog = session.catalog
-            if self._offers is None or self._offers[0] is not catalog:
-                self._offers = catalog, offers.ServerOffers(await session.offers())
-            return self._offers[1]
-
-    async def _tell_offers(self, context: Context) -> offers.ServerOffers:
-        """What servers offer, for a list: the host is notified of another from now on. Raises MCPError."""
-        session = await self._opened_session(context)
-        await session.described(DESCRIBED_SECONDS_MAX)
-        self._told = await self._offered(context)
-        if context.session.can_send_request:
-            self._listener = context.session
-        return self._told
-
-    async def set_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
-        """The host wants log records of this level and above, from now on."""
-        self._level = params.level
-        return types.EmptyResult()
-
     async def roots_changed(self, context: Context, params: types.NotificationParams | None) -> None:
         """The host's roots are others now; it is asked for them in a task, as a notification has no answer.
 
@@ -419,12 +291,6 @@ class HostSession:
             self._roots_news = context
             if self._following is None or self._following.done():
                 self._following = self._group.create_task(self._follow_roots(), name="roots")
-
-    def _log_level(self, context: Context) -> types.LoggingLevel | None:
-        """The least level that a request wants: from 2026-07-28 on each says it, or wants none."""
-        if context.session.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
-            return self._level
-        return level_of((context.meta or {}).get(types.LOG_LEVEL_META_KEY))
 
     def _start(
         self,
@@ -449,7 +315,7 @@ class HostSession:
             running,
             session.catalog.tools.get(name) if reads_structured(agent) else None,
             context,
-            self._log_level,
+            self.notices.level,
             lambda time: self._states.sealed(call_id, time),
             # Asked at the end, because a call may wait for an edit that came just before it.
             lambda: note + self._pinned.note(session.catalog.tools.get(name)),
@@ -484,8 +350,7 @@ class HostSession:
             await self._address_links(talk, result)
         output = talk.outcome.output
         if output is not None and output.id:
-            link = self._outputs.add(output, talk.running.tool)
-            await self._bus.publish(ResourcesListChanged())
+            link = await self.offers.keep(output, talk.running.tool)
             if takes_links(client_name(context)):
                 result["content"].append(link)
         return result
@@ -497,7 +362,7 @@ class HostSession:
         if tool is None or self._opened is None:
             return
         with suppress(Unavailable, Refused):  # then they stay as they are
-            offered = await self._fetched(self._opened.result())
+            offered = await self.offers.fetched(self._opened.result())
             for block in result["content"]:
                 if block["type"] == "resource_link":
                     block["uri"] = offered.linked(tool.path, block["uri"])
@@ -529,10 +394,10 @@ class HostSession:
                     before, wrong = wrong, session.catalog.errors
                     if self._opened is not opened:
                         continue  # the host has another root, and is notified of that one
-                    await self._tell_of([problem for problem in wrong if problem not in before])
+                    await self.notices.warn([str(problem) for problem in wrong if problem not in before])
                     if self._shown is not None and session.catalog.tools != self._shown:
-                        await self._tell_of_change()
-                    await self._tell_of_offers(session)
+                        await self.notices.tools_changed()
+                    await self.offers.changed(session)
         except Unavailable as error:
             if self._opened is opened:
                 self._opened = None  # the next request tries again
@@ -571,7 +436,7 @@ class HostSession:
         if self._opened is not None and same_place(root or self._surroundings.here, self._place):
             return
         self._root, self._opened = root, None
-        self._outputs.clear()
+        self.offers.clear()
         running = list(self._talks.values())
         for task in self._session_tasks:
             self._group.create_task(_leave(task, running), name="leave")
@@ -598,46 +463,13 @@ class HostSession:
         if root is not None and not same_place(root, self._surroundings.here):
             await self._move(root)
 
-    async def _tell_of_change(self) -> None:
-        """Notify the host: by notification up to 2025-11-25, subscribers from 2026-07-28 on."""
-        if self._listener is not None:
-            await self._listener.send_tool_list_changed()
-        await self._bus.publish(ToolsListChanged())
-
-    async def _tell_of_offers(self, session: Session) -> None:
-        """Notify a host that has listed resources or prompts of another list; it costs the others nothing."""
-        before = self._told
-        if before is None:
-            return
-        with suppress(Unavailable, Refused):  # the next catalog tells
-            now = self._told = await self._fetched(session)
-            if (before.resources, before.templates) != (now.resources, now.templates):
-                if self._listener is not None:
-                    await self._listener.send_resource_list_changed()
-                await self._bus.publish(ResourcesListChanged())
-            if before.prompts != now.prompts:
-                if self._listener is not None:
-                    await self._listener.send_prompt_list_changed()
-                await self._bus.publish(PromptsListChanged())
-
     async def _tell_lost(self, context: Context) -> None:
         """Say once that there are no tools of a project, and why: to the host, and on stderr, which hosts keep."""
         if not self._lost or self._lost_told:
             return
         self._lost_told = True
         _log.warning("%s", self._lost)
-        if is_wanted("warning", self._log_level(context)):
-            await context.session.send_notification(_warning(self._lost), context.request_id)
-
-    async def _tell_of(self, problems: Sequence[Problem]) -> None:
-        """Log what cannot be used since now, such as a file that an edit has broken, for a host that shook hands.
-
-        From 2026-07-28 on there is no record without a request; the result of a call says what it is about.
-        """
-        if self._listener is None or not is_wanted("warning", self._level):
-            return
-        for problem in problems[:PROBLEMS_MAX]:
-            await self._listener.send_notification(_warning(str(problem)))
+        await self.notices.warn_of_request(context, self._lost)
 
     async def _ask(self, ask: Ask) -> Answer:
         return await self._talks[ask.call.id].ask(ask)
@@ -654,8 +486,3 @@ async def _leave(task: asyncio.Task[None], running: Iterable[ToolCall]) -> None:
     for talk in running:
         await talk.ended()
     task.cancel()
-
-
-def _warning(text: str) -> types.LoggingMessageNotification:
-    params = types.LoggingMessageNotificationParams(level="warning", logger="toolcell", data=text)
-    return types.LoggingMessageNotification(params=params)
