@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from toolcell._units import parse_seconds
-from toolcelld.config.schema import tcp_address
+from toolcelld.config.values import tcp_address
 from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Rules, Tenant
 from toolcelld_cluster.inventory import Node
 

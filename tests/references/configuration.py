@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from pydantic import StrictBool
 from pydantic.fields import FieldInfo
 
-from toolcelld.config import schema
+from toolcelld.config import values
 from toolcelld.config.permissions import Action
 from toolcelld.config.schema import SECTIONS, ConfigFile, LimitKeys, Section
 
@@ -175,23 +175,23 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 _TYPES: Final = [
-    (schema.SecondsLimit, 'duration or `"off"`'),
-    (schema.BytesLimit, 'size or `"off"`'),
-    (schema.CountLimit, 'count or `"off"`'),
-    (schema.OpenFilesLimit, 'count from 32 or `"off"`'),
-    (schema.Seconds, "duration"),
-    (schema.Bytes, "size"),
-    (schema.Count, "count"),
-    (schema.Hosts, "`true`, `false` or a list of hosts"),
-    (schema.Sandbox, '`"auto"`, `"strict"`, `"baseline"`, `"none"` or a profile'),
+    (values.SecondsLimit, 'duration or `"off"`'),
+    (values.BytesLimit, 'size or `"off"`'),
+    (values.CountLimit, 'count or `"off"`'),
+    (values.OpenFilesLimit, 'count from 32 or `"off"`'),
+    (values.Seconds, "duration"),
+    (values.Bytes, "size"),
+    (values.Count, "count"),
+    (values.Hosts, "`true`, `false` or a list of hosts"),
+    (values.Sandbox, '`"auto"`, `"strict"`, `"baseline"`, `"none"` or a profile'),
     (StrictBool, "`true` or `false`"),
     (LimitKeys, "table of limits"),
-    (schema.FilePath, "path"),
-    (schema.Names, "list of names"),
-    (schema.SecretNames, "list of names"),
-    (schema.ProtectedNames, "list of names"),
-    (schema.Places, "list of paths"),
-    (schema.EnforcedRules, "table of rules"),
+    (values.FilePath, "path"),
+    (values.Names, "list of names"),
+    (values.SecretNames, "list of names"),
+    (values.ProtectedNames, "list of names"),
+    (values.Places, "list of paths"),
+    (values.EnforcedRules, "table of rules"),
 ]
 SAID: Final = frozenset({"enabled", "overrides_builtin", "pinned"})
 """Keys of tools and sources that have a default; another one that is not there leaves it to other sections."""

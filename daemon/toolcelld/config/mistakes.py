@@ -21,13 +21,13 @@ from toolcell import _paths
 from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, is_pattern
 from toolcelld.config.schema import (
     BUILT_IN_SOURCES,
-    SECRET_NAME,
     SECTIONS,
     ConfigFile,
     LimitKeys,
     Section,
     SourceSection,
 )
+from toolcelld.config.values import SECRET_NAME
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -29,7 +29,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from toolcell import _paths
 from toolcelld.config.mistakes import ConfigError, Mistake, dotted, shown
 from toolcelld.config.permissions import Stricter, stricter_rules
-from toolcelld.config.schema import Hosts, LimitKeys, Names, SecretNames, Section, strings
+from toolcelld.config.schema import LimitKeys, Section
+from toolcelld.config.values import Hosts, Names, SecretNames, strings
 from toolcelld.environments.requirements import RequirementsError, checked
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.inspector import answers

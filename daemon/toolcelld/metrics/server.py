@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
-from toolcelld.config.schema import LOOPBACK, listen_address
+from toolcelld.config.values import LOOPBACK, listen_address
 from toolcelld.daemon import Daemon
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from toolcell import _certificates
 from toolcell._extras import install_command
 from toolcelld.config.load import Config
 from toolcelld.config.mistakes import ConfigError, Mistake
-from toolcelld.config.schema import node_name, tcp_address
+from toolcelld.config.values import node_name, tcp_address
 from toolcelld.remote.tickets import KEY_BYTES_MIN
 
 FILE_BYTES_MAX: Final = 256 * 1024
