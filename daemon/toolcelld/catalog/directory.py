@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble
+from toolcelld.catalog.assembly import assemble
+from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.describing.description import Description
 from toolcelld.catalog.describing.descriptions import DescriptionCache
 from toolcelld.catalog.discovery.scan import Scan, scan

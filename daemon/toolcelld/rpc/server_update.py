@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from toolcell_proto.v1 import operator_pb2 as pb
-from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble
+from toolcelld.catalog.assembly import assemble
+from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.servers import CommandError, package_of, with_version
 from toolcelld.catalog.discovery.sources import ToolFile, project_above, server_source

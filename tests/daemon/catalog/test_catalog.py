@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.catalog import catalog as catalogue
-from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble, redefined, render
+from toolcelld.catalog import assembly
+from toolcelld.catalog.assembly import assemble, redefined
+from toolcelld.catalog.catalog import Catalog, ToolInfo, render
 from toolcelld.catalog.describing.description import BrokenFile, Described, Description, Rejected
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import ToolFile
@@ -180,21 +181,21 @@ def test_a_tool_that_cannot_be_is_rejected_and_its_neighbour_stays(tool: Describ
 
 
 def test_a_file_has_a_bound_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "TOOLS_PER_FILE_MAX", 2)
+    monkeypatch.setattr(assembly, "TOOLS_PER_FILE_MAX", 2)
     catalog = of_one(gives("a", "b", "c"))
     assert list(catalog.tools) == ["a", "b"]
     assert catalog.problems[0].message == "3 tools; only the first 2 of a file are used"
 
 
 def test_a_directory_has_a_bound_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "TOOLS_MAX", 2)
+    monkeypatch.setattr(assembly, "TOOLS_MAX", 2)
     assert [problem.tool for problem in of_one(gives("a", "b", "c")).problems] == ["c"]
 
 
 def test_what_a_worker_says_of_a_failure_is_bounded_and_can_be_sent() -> None:
     broken = BrokenFile("import", "\ud800" + "x" * 5000, -3)
     (problem,) = of_one(Description(broken=broken)).problems
-    assert len(problem.message) == catalogue.MESSAGE_LETTERS_MAX
+    assert len(problem.message) == assembly.MESSAGE_LETTERS_MAX
     assert problem.message.encode()
     assert problem.line == 0
 

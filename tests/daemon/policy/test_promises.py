@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.daemon.pool.test_pool import spec
 
-from toolcelld.catalog.catalog import ToolInfo, assemble, withholding
+from toolcelld.catalog.assembly import assemble
+from toolcelld.catalog.catalog import ToolInfo, withholding
 from toolcelld.catalog.describing.description import Described, Description
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import ToolFile

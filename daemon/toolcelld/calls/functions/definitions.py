@@ -15,7 +15,8 @@ from pydantic_core import from_json
 
 from toolcelld.calls.functions.hook_run import BoundHook, HookFailed, HookRefused, run_hook
 from toolcelld.calls.request import Request
-from toolcelld.catalog.catalog import Catalog, ToolInfo, redefined
+from toolcelld.catalog.assembly import redefined
+from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.hooks import Hook
 from toolcelld.catalog.problem import Problem
 from toolcelld.errors import Refusal
