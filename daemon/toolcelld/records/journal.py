@@ -14,7 +14,7 @@ import json
 import math
 import os
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from toolcelld.records.rows import Row, text_of
 from toolcelld.records.tables import OPEN_COLUMNS
@@ -70,11 +70,12 @@ def _open_file(path: str, flags: int) -> int:
 
 def _row(run: int, line: bytes) -> Row | None:
     try:
-        *texts, accepted = json.loads(line)
+        found: Any = json.loads(line)
+        *texts, accepted = found
         time = float(accepted)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
-    is_ours = all(isinstance(text, str) for text in texts) and math.isfinite(time)
+    is_ours = type(found) is list and all(isinstance(text, str) for text in texts) and math.isfinite(time)
     row = (run, *map(text_of, texts), time) if is_ours else ()
     return row if len(row) == len(OPEN_COLUMNS) else None
 

@@ -123,10 +123,11 @@ HOSTILE: Final = {
     "no time": line("s-1", "c-1", *["x"] * (len(OPEN_COLUMNS) - 4), "now"),
     "empty": b"",
     "one text": json.dumps("s-1").encode() + b"\n",
-    "too few texts": json.dumps(f"s-1\tc-1\t{NOW}").encode() + b"\n",
-    "texts without a time": json.dumps("\t".join(["x"] * (len(OPEN_COLUMNS) - 1))).encode() + b"\n",
+    "a text of as many characters": json.dumps("x" * (len(OPEN_COLUMNS) - 2) + "1").encode() + b"\n",
+    "an object of as many names": json.dumps({str(n): n for n in range(len(OPEN_COLUMNS) - 1)}).encode()
+    + b"\n",
     "a large time": line("s-1", "c-1", *["x"] * (len(OPEN_COLUMNS) - 4), 10**400),
-    "no finite time": json.dumps("\t".join(["x"] * (len(OPEN_COLUMNS) - 2) + ["1e999"])).encode() + b"\n",
+    "no finite time": line(*["x"] * (len(OPEN_COLUMNS) - 2), "1e999"),
     "a time in a list of texts": line("s-1", {}, *["x"] * (len(OPEN_COLUMNS) - 4), str(NOW)),
 }
 
