@@ -12,6 +12,7 @@ of the schema: a field with an alias goes by that, and not by its name in Python
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 import re
@@ -37,6 +38,8 @@ from toolcell._results.json_value import NumberTooLargeError, from_json, to_json
 
 # A tool travels in one message of at most 64 KiB, with its description and its name.
 SCHEMA_BYTES_MAX = 48 * 1024
+# All sums of six flags are listed, of more their bounds.
+COMBINED_MAX = 2**6 - 1
 # Complaints that are looked for under a schema written by hand; twenty are shown.
 VIOLATIONS_MAX = 1000
 
@@ -301,11 +304,50 @@ def _is_odd(part: object) -> bool:
     return isinstance(part, float) and not math.isfinite(part)
 
 
+class _UnfillableError(PydanticInvalidForJsonSchema):
+    """A type of which JSON has no value."""
+
+
 class PlainJsonSchema(GenerateJsonSchema):
     """Without a title for every field, which repeats its name, and silent about defaults that are no JSON.
 
-    A field that is read from inside of others only (`AliasPath`) is refused: it has no name that a schema could say.
+    A field that is read from inside of others only (`AliasPath`) is refused: it has no name that a schema could say. What
+    pydantic takes of an enumeration or of literals is what is promised: the combinations of flags are values too, and a
+    value that no JSON is equal to, as a tuple, is none of an argument.
     """
+
+    def enum_schema(self, schema: Any) -> dict[str, Any]:
+        kind: type[enum.Enum] = schema["cls"]
+        if issubclass(kind, enum.Flag):
+            said = {key: rule for key, rule in super().enum_schema(schema).items() if key != "enum"}
+            return {**_flags(kind), **said} if _is_strict(kind) else {**said, "type": "integer"}
+        members = [member for member in schema["members"] if self._is_given(member.value)]
+        if not members:
+            raise _UnfillableError(
+                f"no member of the enumeration {kind.__name__} has a value that JSON has; make them texts or numbers"
+            )
+        kept: Any = {**schema, "members": members}
+        return super().enum_schema(kept)
+
+    def literal_schema(self, schema: Any) -> dict[str, Any]:
+        expected = [value for value in schema["expected"] if self._is_given(value)]
+        if not expected:
+            raise _UnfillableError(
+                f"Literal[{schema['expected'][0]!s}] takes nothing that JSON has; write texts or numbers there, or give "
+                "the enumeration a base: class Name(str, Enum)"
+            )
+        kept: Any = {**schema, "expected": expected}
+        return super().literal_schema(kept)
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        try:
+            return super().default_schema(schema)
+        except _UnfillableError as error:  # it has its default in every call
+            raise pydantic_core.PydanticOmit from error
+
+    def _is_given(self, value: object) -> bool:
+        """Whether an argument in JSON can be equal to a value; a result has a JSON form of its own."""
+        return self.mode != "validation" or value is None or isinstance(value, str | int | float)
 
     def _get_alias_name(self, field: Any, name: str) -> str:
         alias: Any = field.get("validation_alias") if self.mode == "validation" else None
@@ -320,3 +362,29 @@ class PlainJsonSchema(GenerateJsonSchema):
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         pass
+
+
+def _is_strict(kind: type[enum.Flag]) -> bool:
+    """Whether a combination of flags has no other bits than theirs."""
+    boundary: object = getattr(kind, "_boundary_", enum.STRICT)
+    return boundary is enum.STRICT
+
+
+def _flags(kind: type[enum.Flag]) -> dict[str, Any]:
+    """The values of flags that are combined, and their names; of more than six flags only the bounds."""
+    names = ", ".join(f"{flag.value} {name}" for name, flag in kind.__members__.items())
+    most = 0
+    for flag in kind.__members__.values():
+        most |= flag.value
+    rules: dict[str, Any] = {"minimum": 0, "maximum": most}
+    if most <= COMBINED_MAX:
+        rules = {"enum": [value for value in range(most + 1) if _is_combination(kind, value)]}
+    return {"type": "integer", "description": f"A sum of: {names}", **rules}
+
+
+def _is_combination(kind: type[enum.Flag], value: int) -> bool:
+    try:
+        kind(value)
+    except ValueError:
+        return False
+    return True

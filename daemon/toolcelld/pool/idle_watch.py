@@ -140,15 +140,16 @@ class IdleWatch:
             if used_ns > CLEANUP_NS and not look.worked:
                 look.used_ns, look.worked = look.used_ns + used_ns, True
                 return ""
-            if used_ns > CLEANUP_NS or not processes.is_running():
-                processes.stop_worker()
-                used_ns = processes.main_thread_nanoseconds() - look.used_ns
-                look.used_ns, look.stopped = processes.used_nanoseconds(), True
+            if used_ns <= CLEANUP_NS and processes.is_running():
+                return _over_limit(worker, self._end_idle)
+            processes.stop_worker()
+            used_ns = processes.main_thread_nanoseconds() - look.used_ns
+            look.used_ns, look.stopped = processes.used_nanoseconds(), True
         except OSError:
             return ""  # it has exited, and its keeper reports that
         if used_ns > CLEANUP_NS:
             return f"it used {used_ns / 1e6:.0f} ms of processor time in {LOOK_SECONDS * 1e3:.0f} ms"
-        # After the stop: it could have forked since the last look.
+        # After it was stopped: it could have forked since the last look.
         if len(measure(processes.builders).members) > len(processes.workers):
             return "it started a process"
         return _over_limit(worker, self._end_idle)

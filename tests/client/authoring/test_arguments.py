@@ -4,14 +4,15 @@ import enum
 import json
 from collections.abc import Callable
 from datetime import date
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
+import jsonschema  # type: ignore[import-untyped]  # comes with the MCP SDK, without types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, field_validator
 
-from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_args
+from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_args, from_fields
 from toolcell._authoring.function import read_function
 from toolcell._results.errors import PROBLEMS_SHOWN, InvalidArguments
 
@@ -451,3 +452,61 @@ def test_any_other_value_is_not(of: Parameters, sent: dict[str, Any]) -> None:
 @pytest.mark.parametrize("sent", [{"text": '["a"]'}, {"either": '["a"]'}])
 def test_a_text_stays_one_whatever_it_holds(sent: dict[str, str]) -> None:
     assert parameters(shapes).read(json.dumps(sent).encode()).items() >= sent.items()
+
+
+class Colour(enum.Enum):
+    RED = (255, 0)
+    NONE = "none"
+
+
+class Place(enum.Enum):
+    HOME = (1, 2)
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 4
+
+
+class Nine(enum.Flag):
+    LOW, HIGH = 1, 256
+
+
+class Bits(enum.IntFlag):
+    ONE = 1
+
+
+ENUMERATED: list[tuple[Any, list[Any], list[Any]]] = [
+    (Access, [0, 1, 4, 5], [2, 6, -1, "READ"]),
+    (Nine, [0, 1, 256, 257], [-1, 512]),
+    (Bits, [0, 1, 6], ["ONE"]),
+    (Colour, ["none"], [[255, 0], "RED"]),
+    (Literal["a", Colour.NONE, Side.buy], ["a"], ["none"]),
+    (Literal[Side.buy] | int, [3], ["buy"]),
+]
+
+
+@pytest.mark.parametrize(("hint", "taken", "refused"), ENUMERATED, ids=repr)
+def test_of_an_enumeration_the_schema_has_what_is_taken(
+    hint: Any, taken: list[Any], refused: list[Any]
+) -> None:
+    parameters = from_fields({"at": hint})
+    schema = jsonschema.Draft202012Validator(parameters.schema)
+    for value in taken:
+        assert schema.is_valid({"at": value}), value
+        parameters.read(json.dumps({"at": value}).encode())
+    for value in refused:
+        assert not schema.is_valid({"at": value}), value
+        with pytest.raises(InvalidArguments):
+            parameters.read(json.dumps({"at": value}).encode())
+
+
+@pytest.mark.parametrize("hint", [Place, Literal[Place.HOME], list[Literal[b"x"]]], ids=repr)
+def test_an_enumeration_of_which_json_has_no_value_is_refused_where_it_has_no_default(hint: Any) -> None:
+    with pytest.raises(
+        InvalidToolDefinition, match=r"'at' has a type that JSON cannot fill: .*texts or numbers"
+    ):
+        _ = from_fields({"at": hint}).schema
+    parameters = from_fields({"at": Annotated[hint, Field(default=Place.HOME)]})
+    assert parameters.schema["properties"] == {}
+    assert parameters.read(b"{}") == {"at": Place.HOME}

@@ -245,6 +245,16 @@ class Dog(BaseModel):
 
 Key = Annotated[str, Field(pattern="^a")]
 
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 4
+
+
+class Bits(enum.IntFlag):
+    ONE = 1
+
+
 PROMISES: list[tuple[Any, Any]] = [
     (Seen, Seen(at=datetime.datetime(2025, 1, 2, 3, 4, 5))),  # noqa: DTZ001  what `now()` gives
     (dict[str, datetime.time], {"a": datetime.time(7, 8)}),
@@ -258,6 +268,8 @@ PROMISES: list[tuple[Any, Any]] = [
     (dict[Key, int], {"b": 1}),
     (list[Annotated[Cat | Dog, Field(discriminator="kind")]], [Cat(), Dog()]),
     (Odd, {"text": ""}),
+    (list[Access], [Access.READ | Access.WRITE, Access(0)]),
+    (list[Bits], [Bits(6)]),
 ]
 
 
