@@ -83,7 +83,6 @@ REASONS: Final[tuple[tuple[str, str], ...]] = (
     (r"Cannot find module '(?:\S*/)?([^/']+)'", "imports {0}, which its build makes"),
     (r"\Acreate\w+Tool is a part of the host", "wraps a tool that is built into its host"),
     (r"\A(\w+) is a part of the host", "calls {0} of its host when it is loaded"),
-    (r"\Adefault\(\) returned undefined", "makes no tool when it is loaded"),
     (r"has no tool", "has no tool"),
 )
 """What a problem says, and the one sentence that the page has for it."""

@@ -13,6 +13,7 @@ from tests.libraries.examples import LOADED
 
 pytestmark = pytest.mark.anyio
 
+DESCRIBE_SECONDS: Final = 90
 NO_EFFECT: Final = "of its library has no effect here"
 """A remark about an option; the tool works."""
 FILES: Final = [(source, file) for source, files in LOADED.items() for file in files]
@@ -25,6 +26,7 @@ async def test_an_example_offers_its_tools(with_libraries: RunningDaemon, source
         shutil.copyfile(PLACE / source / file, place)
         with_libraries.reload()
         async with with_libraries.connect() as session:
+            await session.described(DESCRIBE_SECONDS)
             found = [name for name, tool in session.catalog.tools.items() if tool.path == str(place)]
             problems = [str(problem) for problem in session.catalog.problems if NO_EFFECT not in str(problem)]
     finally:
