@@ -228,6 +228,12 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
             confined=self.options.confined,
         )
 
+    def trust_codes(self, codes: Mapping[str, frozenset[str]]) -> None:
+        """Replace the digests of code that Placement trusts, by tenant, from the next call on."""
+        if codes != self.services.ruleset.codes:
+            self._rule(codes=codes)
+            self.sessions.reconsider()
+
     async def recall_trust(self) -> None:
         """Read which projects are trusted; where that cannot be read, what is known stays."""
         if self.services.store.durable:

@@ -55,6 +55,9 @@ class Tenant:
     sessions_max: int = 50
     resources: Mapping[str, float] = field(default_factory=dict[str, float])
     operator: bool = False
+    trust: frozenset[str] = (
+        frozenset()
+    )  # the digests of code that its sessions may have with all that it asks for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,7 @@ class Rules:
     lease_seconds: float = 10.0
     ticket_seconds: float = 300.0
     elects: str = ""  # which of several Placements this is; empty for the only one
+    trust: str = ""  # the version of what tenants trust; empty for nothing
 
     @property
     def over_seconds(self) -> float:

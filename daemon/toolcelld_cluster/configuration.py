@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -26,6 +27,8 @@ from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Rules, Tenant
 from toolcelld_cluster.inventory import Node
 
 OTHERS_MAX: Final = 4
+TRUST_MAX: Final = 10_000
+"""Digests of all tenants, which a node is told at once: some hundred kilobytes, of the four megabytes that a request may have."""
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """5,000 nodes have some two megabytes."""
 NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_-]{1,63}){0,8}")
@@ -166,6 +169,7 @@ class TenantSection(_Section):
     sessions: int = Field(default=50, ge=1, le=1_000_000)
     resources: dict[Text, Amount] = Field(default={}, max_length=LABELS_MAX)
     operator: bool = False
+    trust: list[Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]] = Field(default=[], max_length=TRUST_MAX)
 
     def rules(self) -> Tenant:
         """Return the same as the policy knows it. Raises ValueError."""
@@ -181,6 +185,7 @@ class TenantSection(_Section):
             sessions_max=self.sessions,
             resources=self.resources,
             operator=self.operator,
+            trust=frozenset(self.trust),
         )
 
 
@@ -207,12 +212,17 @@ class Configuration(_Section):
             raise ValueError(
                 "only with [nodes.NAME] there are others: what most of the nodes are is not known"
             )
+        trusted = {name: sorted(tenant.trust) for name, tenant in self.tenants.items() if tenant.trust}
+        if sum(map(len, trusted.values())) > TRUST_MAX:
+            raise ValueError(f"tenants.NAME.trust: there are more than {TRUST_MAX} digests")
+        version = hashlib.sha256(json.dumps(trusted, sort_keys=True).encode()).hexdigest()
         return Rules(
             tenants={name: tenant.rules() for name, tenant in self.tenants.items()},
             exclusive=frozenset(self.exclusive),
             lease_seconds=self.lease,
             ticket_seconds=self.ticket,
             elects=secrets.token_hex(8) if self.others else "",
+            trust=version if trusted else "",
         )
 
     def inventory(self) -> dict[str, Node]:

@@ -106,11 +106,18 @@ class NodeWatch:
             await link.close()
 
     async def _listen(self, channel: Channel) -> None:
-        until = clock() + CONNECTION_SECONDS
+        until, rules, has_trust = clock() + CONNECTION_SECONDS, self._book.rules, ""
         while (asked_at := clock()) < until:
             self._hurry.clear()
-            request = pb.ReportRequest(epoch=self._book.epoch, elects=self._book.rules.elects)
+            request = pb.ReportRequest(epoch=self._book.epoch, elects=rules.elects, trust=rules.trust)
+            if has_trust != rules.trust:
+                request.trusted.extend(
+                    pb.TrustedCode(tenant=name, digests=sorted(tenant.trust))
+                    for name, tenant in rules.tenants.items()
+                    if tenant.trust
+                )
             report = await channel.ask(NodeMethods.Report, request, ANSWER_SECONDS)
+            has_trust = report.trust
             if request.epoch == self._book.epoch:  # else another node has told of a greater one meanwhile
                 self._take(asked_at, report)
             await self._pause()

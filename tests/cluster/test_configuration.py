@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld_cluster.configuration import FileError, load
+from toolcelld_cluster.configuration import TRUST_MAX, FileError, load
 
 NODES = """
 [nodes.n1]
@@ -35,6 +35,24 @@ def test_placements_that_have_others_are_told_apart(tmp_path: Path) -> None:
     one, two = (load(file(tmp_path, '["10.0.0.2:7443"]', NODES)).rules() for _ in range(2))
     assert not alone.elects
     assert one.elects != two.elects
+
+
+def test_trust_has_another_version_with_other_digests_and_none_without(tmp_path: Path) -> None:
+    none, one, two = (
+        load(file(tmp_path, "[]", f"{NODES}trust = {digests}")).rules().trust
+        for digests in ("[]", f"['{'a' * 40}']", f"['{'b' * 40}']")
+    )
+    assert not none
+    assert len({none, one, two}) == 3
+
+
+@pytest.mark.parametrize(
+    "digests",
+    ["'all'", "['']", "['*']", f"['{'a' * 39}']", f"['{'A' * 40}']", str(["a" * 40] * (TRUST_MAX + 1))],
+)
+def test_what_is_no_list_of_digests_is_refused(tmp_path: Path, digests: str) -> None:
+    with pytest.raises(FileError, match="trust"):
+        load(file(tmp_path, "[]", f"{NODES}trust = {digests}"))
 
 
 @pytest.mark.parametrize(

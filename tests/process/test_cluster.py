@@ -20,6 +20,7 @@ import anyio
 import grpc
 import pytest
 from google.protobuf import message_factory
+from tests.daemons import RunningDaemon
 from tests.pki import Identity
 from tests.process.clusters import SECONDS_MAX, Cluster, cluster
 from tests.process.listening import listening_port
@@ -30,6 +31,7 @@ from toolcell.client import Call, Kind, Refused, Session, Started, Unavailable, 
 from toolcell.client._transport.nodes import oversee
 from toolcell_proto.v1 import operator_pb2, placement_pb2, toolcell_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcelld.catalog.discovery.digest import code_of, digest_below
 from toolcelld.remote.tickets import Oversight, PlacedTicket, SessionPlace, View, sign
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +41,14 @@ NODES: dict[str, dict[str, Any]] = {
     "n2": {"volumes": {"b": "b", "s": "s", "x": "x"}, "labels": {"zone": "us"}, "resources": {"gpu": 1}},
 }
 LISTED = operator_pb2.ListCallsResponse
-TENANTS = {
+NEEDY = """
+from toolcell import tool
+
+@tool(network=True)
+def asks() -> None:
+    pass
+"""
+TENANTS: dict[str, dict[str, Any]] = {
     "alice": {"directories": ["a:", "b:", "s:", "x:"], "resources": {"gpu": 2}, "operator": True},
     "bob": {"directories": ["b:docs"], "sessions": 1},
     "joining": {"directories": ["a:"], "operator": True},  # the name in the certificate of a guest
@@ -47,9 +56,19 @@ TENANTS = {
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Cluster]:
-    with cluster(NODES, tenants=TENANTS, exclusive=["x"]) as running:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    code = needy(tmp_path_factory.mktemp("needy"))
+    tenants = {**TENANTS, "alice": {**TENANTS["alice"], "trust": [code]}}
+    with cluster(NODES, tenants=tenants, exclusive=["x"]) as running:
         yield running
+
+
+def needy(project: Path) -> str:
+    """Make a project whose tool asks for the network; returns the digest of its code."""
+    tools = project / ".toolcell" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "n.py").write_text(NEEDY)
+    return code_of(digest_below(str(tools), None, {}), b"")
 
 
 @pytest.fixture
@@ -132,6 +151,58 @@ async def test_a_link_does_not_lead_out_of_a_tenants_directory(placed: Cluster) 
         assert "the directory is not there or below" in await refused("b:docs/out")
     finally:
         (docs / "out").unlink()
+
+
+@contextmanager
+def confining(daemon: RunningDaemon) -> Generator[None]:
+    """Have a node trust no project of itself, as it does by default."""
+    text = daemon.config.read_text()
+    daemon.config.write_text(text.replace('trust = "all"', 'trust = "confined"'))
+    daemon.configure("")
+    try:
+        yield
+    finally:
+        daemon.config.write_text(text)
+        daemon.configure("")
+
+
+async def is_trusted(session: Session) -> bool:
+    """Whether a tool of `NEEDY` gets what it asks for."""
+    outcome = await session.call("n_asks")
+    assert outcome.kind is Kind.ok or outcome.cause == "needs_grant", outcome.message
+    return outcome.kind is Kind.ok
+
+
+async def test_code_is_trusted_for_the_tenant_that_placement_names_and_as_it_was(placed: Cluster) -> None:
+    project = placed.nodes["n2"].project / "b" / "docs" / "needy"
+    needy(project)
+    file, place = project / ".toolcell" / "tools" / "n.py", "b:docs/needy"
+    with confining(placed.nodes["n2"]):
+        async with connect("cluster", directory=place) as session:
+            assert await is_trusted(session)
+            file.write_text(f"{NEEDY}\n# changed")
+            async with connect("cluster", directory=place) as newer:
+                assert not await is_trusted(newer)
+            file.write_text(NEEDY)
+            placed.join("bob")
+            async with connect("cluster", directory=place) as other:
+                assert not await is_trusted(other)
+                tell(placed, "n2", epoch=1, tenant="bob", digests=[needy(placed.directory / "again")])
+                assert not await is_trusted(other)
+            assert await is_trusted(session)
+
+
+def tell(placed: Cluster, node: str, *, epoch: int, tenant: str, digests: list[str]) -> None:
+    """Tell a node what a Placement trusts; one with an epoch of before has been replaced."""
+    report = placement_pb2.ReportRequest(
+        epoch=epoch, trust="other", trusted=[placement_pb2.TrustedCode(tenant=tenant, digests=digests)]
+    )
+    alice = signed(placed, "alice")
+    oversight = Oversight(node=node, certificate=alice.fingerprint, expires=time.time() + 60)
+    address = f"127.0.0.1:{listening_port(placed.nodes[node])}"
+    with channel(placed, address, node, alice) as known:
+        ticket = f"Ticket {sign(placed.keys.tickets[node], oversight)}"
+        assert refusal(known, "/toolcell.v1.Node/Report", report, ticket) is None
 
 
 async def test_placement_is_asked_nothing_between_two_calls(placed: Cluster) -> None:

@@ -76,10 +76,10 @@ class Permit:
         )
 
 
-def permit_of(rules: Ruleset, tool: ToolInfo, project: Project, directory: str) -> Permit:
-    """The permit for the calls of a tool in a session with that directory. Raises `Refusal`."""
+def permit_of(rules: Ruleset, tool: ToolInfo, project: Project, directory: str, tenant: str = "") -> Permit:
+    """The permit for the calls of a tool in a session with that directory, of a tenant in a cluster. Raises `Refusal`."""
     name, file = tool.name, tool.file
-    consent = rules.consent(tool)
+    consent = rules.consent(tool, tenant)
     if not rules.needs_no_trust(file) and (fault := _fault(rules, file, project)):
         consent = Consent(Standing.UNTRUSTED, most_of(NOTHING), fault, grant_command(file))
     settings = rules.resolved(name, rules.declared(tool), file, consent)

@@ -64,11 +64,18 @@ class Ruleset:
     hooks: tuple[Hook, ...] = ()  # in the order of the configuration
     disabled: Disabled = field(default_factory=dict[str, DisabledTool])  # by operators
     promises: Promises = field(default_factory=Promises)  # of the tools of MCP servers
+    codes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """The digests of code that Placement trusts, by the tenant whose sessions it is trusted for."""
 
-    def consent(self, tool: ToolInfo) -> Consent:
-        """Decide how a tool stands with the trust in its project."""
+    def consent(self, tool: ToolInfo, tenant: str = "") -> Consent:
+        """Decide how a tool stands with the trust in its project.
+
+        Args:
+            tool: The tool.
+            tenant: Whose session of a cluster it is called in; empty, the default, for any other session.
+        """
         file = tool.file
-        if self.needs_no_trust(file):
+        if self.needs_no_trust(file) or self._trusts_code(file, tenant):
             return Consent(Standing.FULL, self.most_without_trust(file))
         if why := consent_to(self.trusts, file, tool.name):
             return Consent(Standing.UNTRUSTED, most_of(NOTHING), why, grant_command(file))
@@ -136,6 +143,12 @@ class Ruleset:
 
     def needs_no_trust(self, file: ToolFile) -> bool:
         return file.source != PROJECT or self.config.trust == "all"
+
+    def _trusts_code(self, file: ToolFile, tenant: str) -> bool:
+        """Whether Placement trusts the code of a file. No digest covers what runs it, nor another program, as a server is."""
+        if file.share is not None or file.uncovered or file.python or file.programs or not file.code:
+            return False
+        return file.code in self.codes.get(tenant, ())
 
     def most_without_trust(self, file: ToolFile) -> Says:
         return {} if file.source != PROJECT else {"network": (WHOLE,), "secrets": tuple(self.config.secrets)}

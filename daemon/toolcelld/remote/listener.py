@@ -109,7 +109,7 @@ async def listening(
         ToolCell(daemon.services, daemon.sessions, tickets, node=material.node), server
     )
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    placement_pb2_grpc.add_NodeServicer_to_server(NodeService(daemon.sessions), server)
+    placement_pb2_grpc.add_NodeServicer_to_server(NodeService(daemon), server)
     if material.operators:
         operator_pb2_grpc.add_OperatorServicer_to_server(Operator(daemon), server)
     credentials = material.credentials()

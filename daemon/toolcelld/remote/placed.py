@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from toolcell_proto.v1 import placement_pb2 as pb
 from toolcell_proto.v1 import placement_pb2_grpc as rpc
+from toolcelld.daemon import Daemon
 from toolcelld.policy.disabled import REASON_LETTERS_MAX
-from toolcelld.sessions.registry import Sessions
 
 ELECTS_LETTERS_MAX: Final = 64
+TRUST_LETTERS_MAX: Final = 64
 OVERSEEN: Final = frozenset(f"/toolcell.v1.Node/{name}" for name in ("Report", "Move"))
 """What Placement may ask, and no client."""
 
@@ -19,15 +20,31 @@ OVERSEEN: Final = frozenset(f"/toolcell.v1.Node/{name}" for name in ("Report", "
 class NodeService(rpc.NodeServicer):
     """The service for Placement."""
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._sessions = daemon.sessions
+        self._trust = ""  # the version of what the Placement trusts that was listened to last
 
     async def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportResponse:
         fences = self._sessions.fences
         elected = fences.ask(request.epoch, request.elects[:ELECTS_LETTERS_MAX])
+        if elected:
+            self._trust_codes(request)
         return pb.ReportResponse(
-            draining=self._sessions.draining, leases=self._held(), epoch=fences.epoch, elected=elected
+            draining=self._sessions.draining,
+            leases=self._held(),
+            epoch=fences.epoch,
+            elected=elected,
+            trust=self._trust,
         )
+
+    def _trust_codes(self, request: pb.ReportRequest) -> None:
+        """Take what Placement trusts. A version that is not known comes without it once, and is no trust until then."""
+        version = request.trust[:TRUST_LETTERS_MAX]
+        if version == self._trust:
+            return
+        self._trust = version if request.trusted else ""
+        self._daemon.trust_codes({each.tenant: frozenset(each.digests) for each in request.trusted})
 
     def _held(self) -> Iterator[pb.HeldLease]:
         now = time.time()

@@ -151,6 +151,7 @@ class TrustRequest:
             requires=dict.fromkeys(package for file in self.files for package in file.requires),
             trust=encode_trusted(known) if known is not None else None,
             files=[asks for file in self.files if (asks := self._file_asks(file)).gets],
+            code=dict.fromkeys(file.code for file in self.files if file.code and not file.uncovered),
             problems=[
                 encode_problem(problem) for problem in self.catalog.problems if problem.reason == "broken"
             ],

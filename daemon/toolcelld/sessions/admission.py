@@ -53,6 +53,7 @@ class Admission:
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
         agent: str = "",
+        tenant: str = "",
     ) -> None:
         self._services = services
         self._directory = directory
@@ -61,6 +62,7 @@ class Admission:
         self._allow = allow
         self._deny = deny
         self._has_reader = reads_files(agent)
+        self._tenant = tenant
         self._ruleset = services.ruleset
         self._generation: int = 0
         self._plans: dict[str, Plan] = {}
@@ -106,7 +108,7 @@ class Admission:
     def _permit(self, tool: ToolInfo) -> Permit:
         """Return the permit of a tool. Raises `Refusal`, which says if decisions of trust were lost."""
         try:
-            return permit_of(self._services.ruleset, tool, self._project, self._directory)
+            return permit_of(self._services.ruleset, tool, self._project, self._directory, self._tenant)
         except Refusal as refusal:
             notices = self._services.store.notices
             if refusal.reason not in OF_TRUST or not notices:

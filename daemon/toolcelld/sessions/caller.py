@@ -37,6 +37,11 @@ class Caller:
     sessions_max: int = 0  # 0 for no bound of its own
     lease: Lease | None = None  # of Placement
 
+    @property
+    def tenant(self) -> str:
+        """The tenant of the cluster that Placement has placed it for; empty for any other caller."""
+        return self.lease.tenant if self.lease is not None else ""
+
 
 AGENT: Final = Caller()
 """Any program that has shown the token of agents."""

@@ -130,6 +130,7 @@ class Session(StateMachine[SessionState, SessionEvent]):
             allow=request.allow,
             deny=request.deny,
             agent=request.agent,
+            tenant=request.caller.tenant,
         )
         self.session_events = SessionEvents(self)
         self._lost: set[str] = set()

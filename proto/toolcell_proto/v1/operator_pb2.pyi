@@ -2029,6 +2029,7 @@ class GetTrustResponse(_message.Message):
     REQUIRES_FIELD_NUMBER: _builtins.int
     NOTICES_FIELD_NUMBER: _builtins.int
     FILES_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
     """The resolved directory."""
     state: _builtins.str
@@ -2077,6 +2078,12 @@ class GetTrustResponse(_message.Message):
     def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___FileAsks]:
         """The files of it that get more than their tools: packages, an interpreter, programs, or something for their import."""
 
+    @_builtins.property
+    def code(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The digests of its directories of tools, each with what the project's configuration asks for; the same on each machine.
+        A Placement that has one in its configuration trusts that code. A directory that cannot be covered has none.
+        """
+
     def __init__(
         self,
         *,
@@ -2092,10 +2099,11 @@ class GetTrustResponse(_message.Message):
         requires: _abc.Iterable[_builtins.str] | None = ...,
         notices: _abc.Iterable[_builtins.str] | None = ...,
         files: _abc.Iterable[Global___FileAsks] | None = ...,
+        code: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["trust", b"trust"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "env", b"env", "files", b"files", "notices", b"notices", "problems", b"problems", "programs", b"programs", "python", b"python", "requires", b"requires", "state", b"state", "tools", b"tools", "trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "digest", b"digest", "directory", b"directory", "env", b"env", "files", b"files", "notices", b"notices", "problems", b"problems", "programs", b"programs", "python", b"python", "requires", b"requires", "state", b"state", "tools", b"tools", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

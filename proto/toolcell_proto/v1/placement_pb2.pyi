@@ -544,6 +544,8 @@ class ReportRequest(_message.Message):
 
     EPOCH_FIELD_NUMBER: _builtins.int
     ELECTS_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
+    TRUSTED_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The epoch of this Placement: greater than each fence that was given before it was started, and smaller than each that it
     gives. From now on the node opens sessions of an exclusive volume with greater fences alone, and with that of a session
@@ -554,19 +556,55 @@ class ReportRequest(_message.Message):
     greater epoch of another one only after five seconds in which it was not asked by that, nor started. The one whose epoch
     most nodes have gives out exclusive volumes.
     """
+    trust: _builtins.str
+    """The version of what this Placement trusts: any text that is another one for other digests."""
+    @_builtins.property
+    def trusted(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrustedCode]:
+        """The code that it trusts, where the node has not said that it has this version."""
+
     def __init__(
         self,
         *,
         epoch: _builtins.int = ...,
         elects: _builtins.str = ...,
+        trust: _builtins.str = ...,
+        trusted: _abc.Iterable[Global___TrustedCode] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elects", b"elects", "epoch", b"epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elects", b"elects", "epoch", b"epoch", "trust", b"trust", "trusted", b"trusted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportRequest: _TypeAlias = ReportRequest  # noqa: Y015
+
+@_typing.final
+class TrustedCode(_message.Message):
+    """The code of projects that a tenant's sessions may have with all that it asks for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    DIGESTS_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """The tenant."""
+    @_builtins.property
+    def digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The digests of directories of tools, as GetTrustResponse has them."""
+
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        digests: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digests", b"digests", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrustedCode: _TypeAlias = TrustedCode  # noqa: Y015
 
 @_typing.final
 class ReportResponse(_message.Message):
@@ -578,12 +616,15 @@ class ReportResponse(_message.Message):
     LEASES_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     ELECTED_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
     draining: _builtins.bool
     """Whether it refuses new sessions."""
     epoch: _builtins.int
     """The greatest epoch that the node was asked with since it was started."""
     elected: _builtins.bool
     """Whether it has taken that of the request."""
+    trust: _builtins.str
+    """The version of trust that it has."""
     @_builtins.property
     def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldLease]:
         """Those of open sessions, and of calls without one."""
@@ -595,10 +636,11 @@ class ReportResponse(_message.Message):
         leases: _abc.Iterable[Global___HeldLease] | None = ...,
         epoch: _builtins.int = ...,
         elected: _builtins.bool = ...,
+        trust: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "elected", b"elected", "epoch", b"epoch", "leases", b"leases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "elected", b"elected", "epoch", b"epoch", "leases", b"leases", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -634,3 +634,22 @@ def test_a_place_for_tools_that_is_a_link_makes_no_project(project: Path, tmp_pa
 )
 def test_a_tool_file_is_called_without_its_ending(path: str, stem: str) -> None:
     assert tool_stem(path) == stem
+
+
+def test_the_code_of_a_project_has_the_same_digest_on_each_machine_and_another_one_when_it_changes(
+    tmp_path: Path,
+) -> None:
+    def code(name: str, helper: str, asks: str = "") -> set[str]:
+        put(tmp_path / name / PROJECT / "t.py")
+        put(tmp_path / name / PROJECT / "helper/__init__.py", helper)
+        if asks:
+            put(tmp_path / name / ".toolcell/config.toml", asks)
+        return {file.code for file in look(tmp_path / name).files if file.source == "project"}
+
+    known = code("one", "y = 1")
+    assert known == code("two", "y = 1")
+    assert known != code("three", "y = 2")
+    assert known != code("four", "y = 1", "network = true")
+    (other,) = code("five", "y = 1")
+    assert len(other) == 40
+    assert look(tmp_path / "one").files[0].digest != look(tmp_path / "two").files[0].digest

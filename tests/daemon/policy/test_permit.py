@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.project_file import ProjectFile
+from toolcelld.config.resolution.layers import Standing
 from toolcelld.config.schema import (
     PROJECT,
     DaemonSection,
@@ -260,6 +262,35 @@ def test_a_rule_by_name_gives_the_users_own_tool_what_it_says() -> None:
         os.makedirs(f"{root}/.toolcell/tools")
         given = decided(root, {"env": ["AWS_KEY"]}, {}, ProjectFile(), "untrusted", source="user")
     assert "variable AWS_KEY" in given
+
+
+@pytest.mark.parametrize(
+    ("change", "tenant", "given"),
+    [
+        ({}, "alice", True),
+        ({}, "bob", False),
+        ({}, "eve", False),
+        ({}, "", False),  # no session of a cluster
+        ({"code": "c2"}, "alice", False),
+        ({"code": ""}, "alice", False),
+        ({"uncovered": "a link"}, "alice", False),
+        ({"python": "/srv/python"}, "alice", False),
+        ({"programs": ("/srv/bin",)}, "alice", False),
+        ({"share": "session"}, "alice", False),
+    ],
+)
+def test_code_that_placement_trusts_gets_what_it_asks_for_where_a_digest_covers_it(
+    change: dict[str, Any], tenant: str, given: bool
+) -> None:
+    file = ToolFile(
+        "/p/.toolcell/tools/t.py", PROJECT, "local", "t", b"", "d", "/p/.toolcell/tools", code="c"
+    )
+    tool = ToolInfo("t", "", b"{}", replace(file, **change), "t", {"network": True})
+    codes = {"alice": frozenset({"c", ""}), "bob": frozenset({"c2"})}
+    rules = Ruleset(Config(), HostPaths(HOST, HOME, ("/state",), ENVIRONMENT), codes=codes)
+    consent = rules.consent(tool, tenant)
+    assert (consent.standing is Standing.FULL) is given
+    assert bool(rules.resolved("t", tool.declared, tool.file, consent).access.network) is given
 
 
 def test_what_the_users_rules_run_or_read_is_read_only_in_a_project() -> None:

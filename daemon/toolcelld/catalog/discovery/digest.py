@@ -29,6 +29,7 @@ ENTRIES_MAX = 20_000  # below one directory: about 0.3 s for the stats alone
 BYTES_MAX = 32 * 2**20  # read for one digest: about 50 ms
 FILE_BYTES_MAX = 2**20  # larger files are data
 DEPTH_MAX = 16
+CODE_BYTES: Final = 20
 COMPILED: Final = "__pycache__"
 UNWATCHED = frozenset({COMPILED, ".git"})  # written by running tools and by git
 
@@ -40,6 +41,18 @@ class Digest:
     value: bytes
     # The first thing below that may change without another digest; empty where there is none
     uncovered: str = ""
+    # Of the files alone, so that it is the same on each machine
+    code: bytes = b""
+
+
+def code_of(directory: Digest, project_file: bytes) -> str:
+    """Return the digest of a project's tools in a directory, by which another machine trusts them.
+
+    Args:
+        directory: That of the directory.
+        project_file: The project's own configuration, which says what they ask for; empty if it has none.
+    """
+    return hashlib.blake2b(directory.code + project_file, digest_size=CODE_BYTES).hexdigest()
 
 
 def digest_below(
@@ -55,8 +68,6 @@ def digest_below(
     """
     walk = _Walk(plain)
     total = hashlib.blake2b(digest_size=20)
-    interpreter = python or sys.executable
-    total.update(os.fsencode(f"{_version()}\0{interpreter}\0{python and os.path.realpath(python)}"))
     budget = BYTES_MAX
     entries = walk.below(directory, "", 0)
     for path, entry in islice(entries, ENTRIES_MAX):
@@ -69,7 +80,10 @@ def digest_below(
         total.update(content)
     if next(entries, None) is not None:
         walk.misses(f"there are more than {ENTRIES_MAX} files")
-    return Digest(total.digest(), walk.uncovered)
+    code = total.digest()
+    interpreter = python or sys.executable
+    total.update(os.fsencode(f"{_version()}\0{interpreter}\0{python and os.path.realpath(python)}"))
+    return Digest(total.digest(), walk.uncovered, code)
 
 
 def listed(directory: str, entries_max: int, *, plain: bool = False) -> list[os.DirEntry[str]]:

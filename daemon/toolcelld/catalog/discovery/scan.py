@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from toolcell._file_kinds import KINDS, is_test, needs_engine
 from toolcelld.catalog.discovery.candidates import Candidate, candidate_of
-from toolcelld.catalog.discovery.digest import Digest, digest_below, listed
+from toolcelld.catalog.discovery.digest import Digest, code_of, digest_below, listed
 from toolcelld.catalog.discovery.sources import Source, ToolFile, fault_within
 from toolcelld.catalog.problem import Problem, unused_in
 from toolcelld.config.project_file import PROJECT_FILE
@@ -181,6 +181,7 @@ def _scan_directory(
             source.asked,
             runs,
             source.project,
+            code=code_of(digest, source.project_file) if plain else "",
         )
 
 

@@ -90,7 +90,7 @@ class ToolFile:
     python: str | None = None
     programs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()  # packages that its project asks for
-    uncovered: str = ""  # what in the directory the digest does not cover
+    uncovered: str = ""  # what in the directory the digests do not cover
     flavour: str = "toolcell"  # the system whose place it lies in
     asked: ProjectFile = field(default=ASKS_NOTHING, compare=False)  # of its project; the digest covers it
     engine: ScriptEngine | None = None  # what runs it, where it is no Python file
@@ -98,6 +98,9 @@ class ToolFile:
     share: Share | None = None  # of an MCP server: who has one process of it in common
     on_abort: OnAbort = "replace"  # the same: what becomes of the process in which a call was stopped
     scripts: tuple[str, ...] = ()  # packages of npm that bring it
+    code: str = (
+        ""  # of a project's: the digest of the directory's files and of what it asks for, on any machine
+    )
 
 
 def project_above(
