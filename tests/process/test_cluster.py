@@ -28,6 +28,7 @@ from tests.process.listening import listening_port
 from toolcell import _certificates
 from toolcell._certificates import JoinCode
 from toolcell.client import Call, Kind, Refused, Session, Started, Unavailable, connect
+from toolcell.client._grpc.channel import Channel
 from toolcell.client._transport.nodes import oversee
 from toolcell_proto.v1 import operator_pb2, placement_pb2, toolcell_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -205,14 +206,27 @@ def tell(placed: Cluster, node: str, *, epoch: int, tenant: str, digests: list[s
         assert refusal(known, "/toolcell.v1.Node/Report", report, ticket) is None
 
 
-async def test_placement_is_asked_nothing_between_two_calls(placed: Cluster) -> None:
+async def test_placement_is_asked_nothing_between_two_calls(
+    placed: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is stopped meanwhile: open sessions go on, and new ones are refused with the reason."""
+    asked: list[str] = []
+    ask = Channel.ask
+
+    async def counted(channel: Channel, method: Any, request: Any, timeout_seconds: float) -> Any:
+        asked.append(method.path)
+        return await ask(channel, method, request, timeout_seconds)
+
+    monkeypatch.setattr(Channel, "ask", counted)
     assert placed.process is not None
     async with connect("cluster", directory="a:") as session:
+        await where(session)
+        assert asked == ["/toolcell.v1.Placement/Resolve"]
         placed.process.send_signal(signal.SIGSTOP)
         try:
-            for _ in range(20):
+            for _ in range(100):
                 await where(session)
+            assert len(asked) == 1
             assert "placement cannot be reached" in await refused("a:")
         finally:
             placed.process.send_signal(signal.SIGCONT)
