@@ -339,6 +339,12 @@ class PlainJsonSchema(GenerateJsonSchema):
         kept: Any = {**schema, "expected": expected}
         return super().literal_schema(kept)
 
+    def union_schema(self, schema: Any) -> dict[str, Any]:
+        return _with_a_choice(super().union_schema(schema), "anyOf")
+
+    def tagged_union_schema(self, schema: Any) -> dict[str, Any]:
+        return _with_a_choice(super().tagged_union_schema(schema), "oneOf")
+
     def default_schema(self, schema: Any) -> dict[str, Any]:
         try:
             return super().default_schema(schema)
@@ -362,6 +368,15 @@ class PlainJsonSchema(GenerateJsonSchema):
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         pass
+
+
+def _with_a_choice(schema: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the schema of a union, in which types of which JSON has no value are left out. Raises where none is left."""
+    if schema.get(key) == []:
+        raise _UnfillableError(
+            "nothing of a union has a value that JSON has; give an enumeration in it a base: class Name(str, Enum)"
+        )
+    return schema
 
 
 def _is_strict(kind: type[enum.Flag]) -> bool:

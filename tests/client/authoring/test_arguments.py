@@ -501,10 +501,28 @@ def test_of_an_enumeration_the_schema_has_what_is_taken(
             parameters.read(json.dumps({"at": value}).encode())
 
 
-@pytest.mark.parametrize("hint", [Place, Literal[Place.HOME], list[Literal[b"x"]]], ids=repr)
+class Left(BaseModel):
+    kind: Literal[Side.buy]
+
+
+class Right(BaseModel):
+    kind: Literal[Side.sell]
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        Place,
+        Literal[Place.HOME],
+        list[Literal[b"x"]],
+        Left | Right,
+        Annotated[Left | Right, Field(discriminator="kind")],
+    ],
+    ids=repr,
+)
 def test_an_enumeration_of_which_json_has_no_value_is_refused_where_it_has_no_default(hint: Any) -> None:
     with pytest.raises(
-        InvalidToolDefinition, match=r"'at' has a type that JSON cannot fill: .*texts or numbers"
+        InvalidToolDefinition, match=r"'at' has a type that JSON cannot fill: .*(texts or numbers|a base)"
     ):
         _ = from_fields({"at": hint}).schema
     parameters = from_fields({"at": Annotated[hint, Field(default=Place.HOME)]})
