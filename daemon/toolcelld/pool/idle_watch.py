@@ -150,8 +150,9 @@ class IdleWatch:
         if used_ns > CLEANUP_NS:
             return f"it used {used_ns / 1e6:.0f} ms of processor time in {LOOK_SECONDS * 1e3:.0f} ms"
         # After it was stopped: it could have forked since the last look.
-        if len(measure(processes.builders).members) > len(processes.workers):
-            return "it started a process"
+        started = [each for each in measure(processes.builders).members if each.pid not in processes.workers]
+        if started:
+            return f"it started a process, {started[0].name}"
         return _over_limit(worker, self._end_idle)
 
     def _end_idle(self, worker: Worker, doing: str) -> None:
