@@ -50,7 +50,7 @@ def plain(body: str, options: str = "") -> str:
 HELLO = plain("return 'hello'")
 CALL = ("call", "t")
 FOLLOWED: dict[tuple[str, str], Case | str] = {
-    ("catalog/catalog.py", "_protected"): Case(
+    ("catalog/assembly.py", "_protected"): Case(
         plain("return 'mine'", "(name='git-status')"),
         ("check",),
         "has the name of a built-in tool",
