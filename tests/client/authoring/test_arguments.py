@@ -463,12 +463,12 @@ class Place(enum.Enum):
     HOME = (1, 2)
 
 
-class Access(enum.Flag):
+class Access(enum.Flag, boundary=enum.STRICT):  # the default of newer Pythons
     READ = 1
     WRITE = 4
 
 
-class Nine(enum.Flag):
+class Nine(enum.Flag, boundary=enum.STRICT):
     LOW, HIGH = 1, 256
 
 
