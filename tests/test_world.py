@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+SECONDS_MAX = 400
+"""For a run of pytest, which takes eight here; others may have the processors."""
+pytestmark = pytest.mark.timeout(SECONDS_MAX + 20)
+
 LEAKS = """
 import asyncio, contextlib, os, socket, sqlite3, subprocess, sys, threading
 import conftest
@@ -158,7 +162,7 @@ def run_pytest(place: Path, name: str, tests: str) -> dict[str, str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=SECONDS_MAX,
     )
     report = place / "report.xml"
     assert report.exists(), done.stdout + done.stderr

@@ -130,7 +130,7 @@ TYPED: dict[tuple[str, str], Case | str] = {
     ("calls/questions.py", "call"): (
         "daemon/calls/test_questions.py::test_where_nobody_answers_every_question_is_denied"
     ),
-    ("catalog/catalog.py", "trust"): "cli/test_remedies.py::{hidden}",
+    ("catalog/assembly.py", "trust"): "cli/test_remedies.py::{hidden}",
     ("catalog/discovery/project_servers.py", "mcp"): (
         "process/test_project_servers.py::test_what_would_give_a_server_more_is_said_as_it_works"
     ),
