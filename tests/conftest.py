@@ -406,6 +406,9 @@ def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """Show what the daemons have logged since a test began that has failed."""
+    if call.excinfo is not None:
+        # An alarm that comes again would raise while the report is made, and end the run.
+        signal.setitimer(signal.ITIMER_REAL, 0)
     report = yield
     daemons = sys.modules.get("tests.daemons")
     if daemons is not None and report.failed and (logged := daemons.RunningDaemon.logged()):

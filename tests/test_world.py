@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-SECONDS_MAX = 400
+SECONDS_MAX = 100
 """For a run of pytest, which takes eight here; others may have the processors."""
-pytestmark = pytest.mark.timeout(SECONDS_MAX + 20)
+pytestmark = pytest.mark.timeout(SECONDS_MAX + 10)
 
 LEAKS = """
 import asyncio, contextlib, os, socket, sqlite3, subprocess, sys, threading
