@@ -468,7 +468,7 @@ async def test_a_call_ends_when_a_host_that_does_not_say_so_gives_up(served: Run
     async with asyncio.timeout(SECONDS_MAX), Client(parameters, mode="legacy") as client:
         ended = await client.call_tool("kit_listens")
         assert ended.is_error
-        assert re.match(r"timed_out \(timeout\): 0\.\d s; it stopped by itself", text(ended))
+        assert re.match(r"timed_out \(timeout\): [\d.]+ s; it stopped by itself", text(ended))
         assert (served.project / "cancelled").exists()
 
 
