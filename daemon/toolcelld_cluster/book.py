@@ -55,9 +55,8 @@ class Tenant:
     sessions_max: int = 50
     resources: Mapping[str, float] = field(default_factory=dict[str, float])
     operator: bool = False
-    trust: frozenset[str] = (
-        frozenset()
-    )  # the digests of code that its sessions may have with all that it asks for
+    # The digests of code that its sessions may have with all that it asks for.
+    trust: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

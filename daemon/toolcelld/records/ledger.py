@@ -90,9 +90,8 @@ class Records:
         self._writer: Writer | None = None
         self._unread = ""  # why what was asked last could not be read
         # Used on the thread only.
-        self._open: set[tuple[str | float, ...]] = (
-            set()
-        )  # calls that have a row among the open ones: session and id
+        # The calls that have a row among the open ones: session and id.
+        self._open: set[tuple[str | float, ...]] = set()
         self._lock: runs.RunLock | None = None
         self._journal: Journal | None = None
         self._pruned = 0.0  # by the monotonic clock

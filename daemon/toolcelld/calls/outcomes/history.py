@@ -112,9 +112,8 @@ class CallHistory:
             request.agent, request.agent_name, request.session_id, request.message_id, call.session.directory,
             call.accepted_at,
         )  # fmt: skip
-        feed.put(
-            accepted
-        )  # ahead of the line, so that who empties the file after a batch has it in the batch
+        # Ahead of the line, so that it is in the batch after which the file is emptied.
+        feed.put(accepted)
         try:
             line = to_json(accepted)
         except ValueError:  # a text that is no UTF-8

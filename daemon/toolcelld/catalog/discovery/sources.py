@@ -98,9 +98,8 @@ class ToolFile:
     share: Share | None = None  # of an MCP server: who has one process of it in common
     on_abort: OnAbort = "replace"  # the same: what becomes of the process in which a call was stopped
     scripts: tuple[str, ...] = ()  # packages of npm that bring it
-    code: str = (
-        ""  # of a project's: the digest of the directory's files and of what it asks for, on any machine
-    )
+    # Of a project's: the digest of the directory's files and of what it asks for, the same on each machine.
+    code: str = ""
 
 
 def project_above(

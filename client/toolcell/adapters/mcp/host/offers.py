@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from mcp import MCPError, types
 
@@ -16,18 +16,11 @@ from .context import Context
 from .limits import DESCRIBED_SECONDS_MAX
 from .notices import HostNotices
 
-
-class AskServer(Protocol):
-    """Has a server answer a request, by a call; or a host comes back with what it was asked for. Raises MCPError."""
-
-    async def __call__(
-        self,
-        context: Context,
-        params: types.InputResponseRequestParams | None,
-        tool: str,
-        method: str,
-        asked: Mapping[str, object],
-    ) -> Outcome | types.InputRequiredResult: ...
+AskServer: TypeAlias = Callable[
+    [Context, types.InputResponseRequestParams | None, str, str, Mapping[str, object]],
+    Awaitable[Outcome | types.InputRequiredResult],
+]
+"""`HostSession`'s way to make a request of a server: of the request its parameters, then the tool, the method and its own."""
 
 
 class HostOffers:
