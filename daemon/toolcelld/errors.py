@@ -34,6 +34,7 @@ class RefusalReason(StrEnum):
     NO_SANDBOX = "NO_SANDBOX"
     QUARANTINED = "QUARANTINED"
     MOVED = "MOVED"
+    NODE_AWAITED = "NODE_AWAITED"
 
 
 class Refusal(Exception):

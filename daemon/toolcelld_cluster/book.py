@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.sessions.fences import HOLD_SECONDS, TERM_FENCES
-from toolcelld_cluster.inventory import Inventory, Needs, Node
+from toolcelld_cluster.inventory import SILENT, Inventory, Needs, Node
 
 CLOCKS_SECONDS: Final = 5.0
 """By which the clocks of nodes may differ from that of Placement. A ticket that is over by the slowest is over by all."""
@@ -127,10 +127,11 @@ class Held(NamedTuple):
 
 
 class NoRoom(Refusal):
-    """No node has what a session needs and room for it."""
+    """No node has what a session needs and room for it; `awaited` where one is expected to have it soon."""
 
-    def __init__(self, message: str, needs: Needs) -> None:
-        super().__init__(RefusalReason.BUSY, message, retry_seconds=RETRY_SECONDS)
+    def __init__(self, message: str, needs: Needs, *, awaited: bool = False) -> None:
+        reason = RefusalReason.NODE_AWAITED if awaited else RefusalReason.BUSY
+        super().__init__(reason, message, retry_seconds=RETRY_SECONDS)
         self.needs = needs
 
 
@@ -370,7 +371,7 @@ class Book:
 
     def silent(self, now: float, node: str) -> None:
         """Take note that a node does not answer: it gets no sessions, and its leases end by their time."""
-        self.inventory.set_open(node, is_open=False)
+        self.inventory.set_open(node, is_open=False, why=SILENT)
         for lease in list(self._of_node[node].values()):
             if now >= lease.over_at(self.rules):
                 self._drop(lease)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from toolcelld_cluster.book import Lease
 from toolcelld_cluster.inventory import Inventory, Needs, Node
@@ -17,6 +17,20 @@ class NodeState(Protocol):
     """"ready", "drains" or "lost"."""
     seen_at: float
     """Unix time of its last answer; 0 for none."""
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long it has been lost; 0 for one that answers."""
+        ...
+
+
+class Start(NamedTuple):
+    """What an engine does for a session that no node can take."""
+
+    said: str = ""
+    """For people: what is done, or why nothing is."""
+    begun: bool = False
+    """Whether a node is being started that the session fits on."""
 
 
 class Engine(Protocol):
@@ -49,12 +63,8 @@ class Engine(Protocol):
         """Give back what was kept for a lease that is over. Waits for nothing."""
         ...
 
-    def want(self, tenant: str, needs: Needs) -> str:
-        """Take note that a session of a tenant waits for what no node has now, so that a node may be started. Waits for nothing.
-
-        Returns:
-            What is done for it, or why nothing is; empty where the engine starts no nodes.
-        """
+    def want(self, tenant: str, needs: Needs) -> Start:
+        """Take note that a session of a tenant waits for what no node has now, so that a node may be started. Waits for nothing."""
         ...
 
     async def look(self, node: str) -> bool:

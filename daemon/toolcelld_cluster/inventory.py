@@ -21,6 +21,9 @@ TRIES: Final = 8
 STALE_MAX: Final = 4
 """Entries of a heap for each node, beyond which it is made anew."""
 
+CLOSED: Final = "takes no new sessions"
+SILENT: Final = "does not answer"
+
 Tag: TypeAlias = tuple[str, str]
 
 
@@ -61,12 +64,13 @@ class Needs:
 class _Shelf:
     """A node, and what is taken of it."""
 
-    __slots__ = ("kind", "node", "open", "others", "sessions", "taken")
+    __slots__ = ("kind", "node", "open", "others", "sessions", "taken", "why_closed")
 
     def __init__(self, node: Node, kind: _NodeKind) -> None:
         self.node = node
         self.kind = kind
         self.open = False  # whether new sessions may be placed there
+        self.why_closed = SILENT
         self.sessions = 0
         self.taken: dict[str, float] = {}  # by sessions
         self.others: Mapping[str, float] = {}  # what else the engine has given away
@@ -94,7 +98,7 @@ class _Shelf:
                 return f"has {max(self.free(name), 0.0):g} of {name} free"
         if self.sessions >= node.sessions_max:
             return f"has {self.sessions} sessions, which is its limit"
-        return "" if self.open else "takes no new sessions"
+        return "" if self.open else self.why_closed
 
 
 class _NodeKind:
@@ -180,8 +184,9 @@ class Inventory:
         shelf = self._shelves[node.name] = _Shelf(node, kind)
         kind.shelves.add(shelf)
         if old is not None:
-            shelf.open, shelf.sessions, shelf.taken, shelf.others = (
+            shelf.open, shelf.why_closed, shelf.sessions, shelf.taken, shelf.others = (
                 old.open,
+                old.why_closed,
                 old.sessions,
                 old.taken,
                 old.others,
@@ -220,9 +225,10 @@ class Inventory:
         """Return whether new sessions may be placed on a node."""
         return self._shelves[name].open
 
-    def set_open(self, name: str, *, is_open: bool) -> None:
-        """Have a node take new sessions, or no more."""
+    def set_open(self, name: str, *, is_open: bool, why: str = CLOSED) -> None:
+        """Have a node take new sessions, or no more, and why not."""
         shelf = self._shelves[name]
+        shelf.why_closed = why
         if shelf.open != is_open:
             shelf.open = is_open
             shelf.kind.changed(shelf)
@@ -263,6 +269,11 @@ class Inventory:
     def fault(self, name: str, needs: Needs) -> str:
         """Return why a node cannot take a session; empty if it can."""
         return self._shelves[name].fault(needs)
+
+    def would_take(self, name: str, needs: Needs) -> bool:
+        """Return whether a node has what a session needs and room for it, open or not."""
+        shelf = self._shelves[name]
+        return shelf.fault(needs) in ("", shelf.why_closed)
 
     def faults(self, needs: Needs, *, without: str = "") -> str:
         """Return why none of the nodes was chosen, for people: a line for each of the first ones."""

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 KNOWN_MAX: Final = 10_000
 """Certificates that are known to be of our authority; each takes some hundred bytes, and a tenth of a millisecond to check."""
+SILENT_SECONDS: Final = 10.0
+"""For which a node that does not answer is expected to answer again: its machine is loaded, or its daemon starts anew."""
 REASON_LETTERS_MAX: Final = 500
 VIEW_SECONDS: Final = 60.0
 """For one command of an operator; the clocks of the nodes may differ by some seconds."""
@@ -78,10 +80,7 @@ class Placement(rpc.PlacementServicer):
                 is_alive=is_alive,
             )
         except NoRoom as refusal:
-            said = self._engine.want(client.tenant, refusal.needs)
-            if said:
-                raise NoRoom(f"{refusal}\n  {said}", refusal.needs) from None
-            raise
+            raise self._awaited(client.tenant, refusal) from None
         if lease is old or not lease.resources:
             return lease
         fault = "was not asked"
@@ -94,6 +93,17 @@ class Placement(rpc.PlacementServicer):
             needs = Needs(volume=lease.volume, labels=lease.labels, resources=lease.resources)
             raise NoRoom(f"no node can take the session:\n  {lease.node} {fault}", needs)
         return lease
+
+    def _awaited(self, tenant: str, refusal: NoRoom) -> NoRoom:
+        """Return the refusal with what is done about it, and whether the session has a node to wait for."""
+        start, needs = self._engine.want(tenant, refusal.needs), refusal.needs
+        is_silent = any(
+            0.0 < node.silent_seconds < SILENT_SECONDS and self._engine.inventory.would_take(name, needs)
+            for name, node in self._engine.nodes().items()
+            if name in self._engine.inventory
+        )
+        text = f"{refusal}\n  {start.said}" if start.said else str(refusal)
+        return NoRoom(text, needs, awaited=start.begun or is_silent)
 
     async def Renew(self, request: pb.RenewRequest, context: Any) -> pb.RenewResponse:
         lease = self._book.renew(clock(), self._client(context), request.session_id)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from toolcelld_cluster.book import Lease
+from toolcelld_cluster.engine import Start
 from toolcelld_cluster.inventory import Inventory, Needs
 from toolcelld_cluster.watch import NodeWatch
 
@@ -39,9 +40,9 @@ class Static:
     def release(self, lease: Lease) -> None:
         """Do nothing, as `reserve`."""
 
-    def want(self, tenant: str, needs: Needs) -> str:
+    def want(self, tenant: str, needs: Needs) -> Start:
         """Do nothing: no node is started."""
-        return ""
+        return Start()
 
     async def look(self, node: str) -> bool:
         """Return whether a node reports now."""

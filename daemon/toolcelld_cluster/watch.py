@@ -50,6 +50,11 @@ class NodeWatch:
         self._told = asyncio.Event()  # set and replaced with each report
         self._asked_at = 0.0  # of the last report
 
+    @property
+    def silent_seconds(self) -> float:
+        """For how long the node has been lost, or has not answered since it is known; 0 for one that answers."""
+        return clock() - self._lost_at if self.state == "lost" else 0.0
+
     async def run(self) -> None:
         """Ask the node for reports, until cancelled."""
         while True:

@@ -155,7 +155,7 @@ def test_a_session_of_another_client_keeps_an_exclusive_volume_where_it_is() -> 
     made.silent(START + 100, first.node)
     refused(lambda: resolve(made, START + 100, "x:", session=first.session))
     refusal = refused(lambda: resolve(made, START + 299, "x:", session=first.session))
-    assert refusal.message == f"x is exclusive and in use on {first.node}, which takes no new sessions."
+    assert refusal.message == f"x is exclusive and in use on {first.node}, which does not answer."
     made.silent(START + 310, first.node)
     refused(lambda: resolve(made, START + 310, "x:", session=first.session))
     made.silent(START + 316, first.node)

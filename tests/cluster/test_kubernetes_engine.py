@@ -98,7 +98,7 @@ class Running:
     async def wanted(self, needs: Needs = NEEDS) -> str:
         """Have a pod made; its name."""
         before = set(self.fake.objects[SECRETS])
-        said = self.engine.want("alice", needs)
+        said = self.engine.want("alice", needs).said
         assert "is being made" in said, said
         await self.until(lambda: len(self.fake.objects[SECRETS]) > len(before))
         (name,) = set(self.fake.objects[SECRETS]) - before
@@ -163,7 +163,7 @@ async def ran(fake: tuple[FakeKubernetes, int], tmp_path: Path) -> AsyncIterator
 
 async def test_a_session_without_a_pod_gets_one_and_the_next_one_waits_for_the_same(ran: Running) -> None:
     name = await ran.wanted()
-    assert ran.engine.want("alice", NEEDS) == f"the pod {name} is being started"
+    assert ran.engine.want("alice", NEEDS).said == f"the pod {name} is being started"
     secret = ran.fake.objects[SECRETS][name]
     pod = ran.fake.objects[PODS][name]
     (owner,) = secret["metadata"]["ownerReferences"]
@@ -192,11 +192,11 @@ async def test_a_pod_is_made_of_the_first_template_that_has_what_a_session_needs
     assert spec["nodeSelector"] == {"topology.kubernetes.io/zone": "eu"}
     assert name.startswith("toolcell-gpu-")
     nothing = "no [kubernetes.pods] has that volume"
-    assert nothing in ran.engine.want("alice", Needs(volume="none"))
-    assert nothing in ran.engine.want("alice", Needs(volume="a", resources={"gpu": 3.0}))
+    assert nothing in ran.engine.want("alice", Needs(volume="none")).said
+    assert nothing in ran.engine.want("alice", Needs(volume="a", resources={"gpu": 3.0})).said
     # No node of Kubernetes has it; nor may a session ask for any label.
     for labels in ({"zone": "moon"}, {"other": "x"}):
-        assert nothing in ran.engine.want("alice", Needs(volume="a", labels=labels))
+        assert nothing in ran.engine.want("alice", Needs(volume="a", labels=labels)).said
 
 
 @pytest.mark.parametrize("bound", ["STARTING_MAX", "TENANTS_STARTING_MAX"])
@@ -206,11 +206,11 @@ async def test_as_many_pods_are_made_as_the_file_says_and_no_more(
     for _ in range(3):
         name = await ran.started(Needs(volume="a", labels={"kind": "gpu"}))
         ran.book.report(0.0, name, (), takes=False)
-    assert "there are 3, and [kubernetes] pods_max = 3" in ran.engine.want("alice", NEEDS)
+    assert "there are 3, and [kubernetes] pods_max = 3" in ran.engine.want("alice", NEEDS).said
     assert ran.fake.kinds().count("POST pods") == 3
     monkeypatch.setattr(module, bound, 0)
     ran.fake.remove(PODS, name)
-    await ran.until(lambda: "are being started" in ran.engine.want("alice", NEEDS))
+    await ran.until(lambda: "are being started" in ran.engine.want("alice", NEEDS).said)
 
 
 async def test_a_pod_goes_when_it_has_had_no_session_for_a_time_and_its_keys_go_with_it(ran: Running) -> None:
@@ -254,7 +254,7 @@ async def test_sessions_leave_a_pod_that_is_evicted_or_whose_node_is_cordoned(
     await ran.until(lambda: moved[1:] == ["an operator", "the pod is deleted or evicted"])
     await ran.engine.drain(name, "", off=True)  # of no use any more
     assert ran.engine.nodes()[name].draining
-    assert "is being made" in ran.engine.want("alice", NEEDS)
+    assert "is being made" in ran.engine.want("alice", NEEDS).said
 
 
 async def test_a_pod_that_does_not_start_is_deleted_and_the_client_is_told_why(
@@ -268,13 +268,15 @@ async def test_a_pod_that_does_not_start_is_deleted_and_the_client_is_told_why(
         said = "0/1 nodes are available\x1b]0;evil\x07"
         pod["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": said}]}
         ran.fake.put(PODS, pod)
-        await ran.until(lambda: "0/1 nodes" in ran.engine.want("alice", NEEDS))
-        assert "\x1b" not in ran.engine.want("alice", NEEDS)
+        await ran.until(lambda: "0/1 nodes" in ran.engine.want("alice", NEEDS).said)
+        assert "\x1b" not in ran.engine.want("alice", NEEDS).said
         await ran.until(
-            lambda: "did not start within 1 s: 0/1 nodes are available" in ran.engine.want("alice", NEEDS)
+            lambda: (
+                "did not start within 1 s: 0/1 nodes are available" in ran.engine.want("alice", NEEDS).said
+            )
         )
         await ran.until(lambda: "DELETE pods" in ran.fake.kinds())
-        assert "no pod is made of [kubernetes.pods.plain] for" in ran.engine.want("alice", NEEDS)
+        assert "no pod is made of [kubernetes.pods.plain] for" in ran.engine.want("alice", NEEDS).said
 
 
 async def test_a_pod_of_another_with_our_labels_is_no_node(
@@ -311,7 +313,7 @@ async def test_a_placement_that_starts_again_takes_the_pods_that_are_there(
         again.book.report(0.0, first, [lease], takes=True)
         assert again.engine.inventory.sessions(first) == 1
         await again.until(lambda: again.engine.nodes()[first].draining)  # it has the image of before
-        assert "is being made" in again.engine.want("alice", NEEDS)
+        assert "is being made" in again.engine.want("alice", NEEDS).said
         assert (
             first
             in again.book.resolve(clock(), ALICE, "a:", {}, {}, session=lease.session, is_alive=True).node
@@ -342,15 +344,15 @@ async def test_without_the_api_server_sessions_are_placed_and_no_pod_is_made(
     name = await ran.started()
     monkeypatch.setattr(module, "UNKNOWN_SECONDS", 0.0)
     ran.fake.says |= dict.fromkeys(("LIST pods", "WATCH pods", "WATCH nodes", "POST pods"), b"no answer")
-    assert "is being made" in ran.engine.want("alice", gpu)
+    assert "is being made" in ran.engine.want("alice", gpu).said
     await ran.until(lambda: ran.fake.kinds().count("POST pods") == 2)
     ran.fake.hang_up()
-    await ran.until(lambda: "API server of Kubernetes does not answer" in ran.engine.want("alice", gpu))
+    await ran.until(lambda: "API server of Kubernetes does not answer" in ran.engine.want("alice", gpu).said)
     assert ran.resolve().node == name
     ran.fake.says.clear()
     await ran.until(lambda: "DELETE pods" in ran.fake.kinds())  # it may have been made
     await ran.until(lambda: stored(ran.state) == [name])
-    await ran.until(lambda: "the pod could not be made" in ran.engine.want("alice", gpu))
+    await ran.until(lambda: "the pod could not be made" in ran.engine.want("alice", gpu).said)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +369,7 @@ async def test_a_pod_that_the_api_server_refuses_leaves_nothing_behind(
     said = json.dumps({"code": 403, "message": why}).encode() if status == 403 else b"<html>"
     ran.fake.says["POST pods"] = answer(status, said, "location: https://127.0.0.1:1/")
     ran.engine.want("alice", NEEDS)
-    await ran.until(lambda: why in ran.engine.want("alice", NEEDS))
+    await ran.until(lambda: why in ran.engine.want("alice", NEEDS).said)
     await ran.until(lambda: not stored(ran.state))
     ran.fake.says["POST secrets"] = ran.fake.says.pop("POST pods")
     ran.engine.want("alice", Needs(volume="a", labels={"kind": "gpu"}))
@@ -431,7 +433,7 @@ async def test_a_list_that_is_none_is_asked_for_again(
     fake[0].says["LIST pods"] = answer(200, body)
     async with running(fake[0], configured(tmp_path, fake[1])) as ran:
         await ran.until(lambda: f"pods cannot be watched: {why}" in caplog.text)
-        assert "does not answer" in ran.engine.want("alice", NEEDS)
+        assert "does not answer" in ran.engine.want("alice", NEEDS).said
         del ran.fake.says["LIST pods"]
         with anyio.fail_after(SECONDS_MAX):
             await ran.engine.ready()

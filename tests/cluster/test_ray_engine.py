@@ -191,7 +191,7 @@ async def test_a_session_that_waits_for_a_resource_gets_that_of_a_node_that_ray_
     halves = Needs(volume="a", resources={"gpu": 1.5})  # Ray refuses it
     asked = [hostile, halves, needs, needs, Needs(volume="b", resources={"gpu": 1.0}), Needs(volume="a")]
     said = ["", module.ASKED, module.ASKED, module.ASKED, "", ""]
-    assert [watched.engine.want("alice", wanted) for wanted in asked] == said
+    assert [watched.engine.want("alice", wanted).said for wanted in asked] == said
     await watched.until(lambda: len(watched.asked("want")) == 2)
     (_, want) = watched.asked("want")
     assert (want["resources"], want["labels"]) == ({"GPU": 1.0}, {"tools": "yes", "zone": "eu"})

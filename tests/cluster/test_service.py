@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,27 @@ import pytest
 
 from toolcell import _certificates
 from toolcell_proto.v1 import placement_pb2 as pb
-from toolcelld.errors import Refusal
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.remote.certificates import fingerprint
 from toolcelld_cluster.book import Book, Client, Held, Lease, Rules, Tenant
-from toolcelld_cluster.engine import NodeState
+from toolcelld_cluster.engine import NodeState, Start
 from toolcelld_cluster.inventory import Inventory, Needs, Node
 from toolcelld_cluster.keys import keys
-from toolcelld_cluster.service import Placement
+from toolcelld_cluster.service import SILENT_SECONDS, Placement
 
 pytestmark = pytest.mark.anyio
 
 RULES = Rules(tenants={"alice": Tenant(directories=(("a", ""),), resources={"gpu": 2.0})})
+
+
+@dataclass
+class State:
+    """What is known of a node."""
+
+    node: Node
+    state: str = "ready"
+    seen_at: float = 0.0
+    silent_seconds: float = 0.0
 
 
 class Keeping:
@@ -34,9 +45,11 @@ class Keeping:
         self.fault: str | Exception = ""
         self.kept: list[Lease] = []
         self.wanted: list[tuple[str, Needs]] = []
+        self.starts = True
+        self.state = State(self.inventory.node("n1"))
 
     def nodes(self) -> Mapping[str, NodeState]:
-        return {}
+        return {"n1": self.state}
 
     async def run(self) -> None:
         pass
@@ -55,9 +68,9 @@ class Keeping:
         if lease in self.kept:
             self.kept.remove(lease)
 
-    def want(self, tenant: str, needs: Needs) -> str:
+    def want(self, tenant: str, needs: Needs) -> Start:
         self.wanted.append((tenant, needs))
-        return "a node is started"
+        return Start("a node is started", begun=True) if self.starts else Start()
 
     async def look(self, node: str) -> bool:
         return True
@@ -136,6 +149,28 @@ async def test_the_engine_is_told_what_a_session_waits_for(served: Served) -> No
             await served.resolve(resources=wanted, labels={"zone": "eu"})
     needs = Needs(volume="a", labels={"zone": "eu"})  # and nothing beyond a quota
     assert served.engine.wanted == [("alice", needs)]
+
+
+@pytest.mark.parametrize(
+    ("starts", "silent_seconds", "labels", "reason"),
+    [
+        (True, 0.0, {"zone": "eu"}, RefusalReason.NODE_AWAITED),
+        (False, 0.0, {"zone": "eu"}, RefusalReason.BUSY),
+        (False, 1.0, {}, RefusalReason.NODE_AWAITED),
+        (False, 1.0, {"zone": "eu"}, RefusalReason.BUSY),  # which the silent one does not have
+        (False, SILENT_SECONDS, {}, RefusalReason.BUSY),
+    ],
+)
+async def test_a_node_is_awaited_that_is_started_or_has_just_not_answered(
+    served: Served, starts: bool, silent_seconds: float, labels: dict[str, str], reason: RefusalReason
+) -> None:
+    served.engine.starts, served.engine.state.silent_seconds = starts, silent_seconds
+    if silent_seconds:
+        served.book.silent(0.0, "n1")
+    with pytest.raises(Refusal) as found:
+        await served.resolve(labels=labels)
+    assert found.value.reason is reason
+    assert ("n1 does not answer" in found.value.message) is (silent_seconds > 0 and not labels)
 
 
 async def test_no_ticket_is_for_a_volume_that_the_node_does_not_have(served: Served) -> None:

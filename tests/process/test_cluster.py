@@ -144,6 +144,39 @@ async def test_what_no_node_has_and_what_the_tenant_may_not_have_is_refused(plac
     assert "eve is no tenant" in await refused("a:")
 
 
+async def test_a_session_waits_for_a_node_that_has_just_not_answered(
+    placed: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one on a loaded machine."""
+    caplog.set_level("INFO", "toolcell")
+    daemon = placed.nodes["n2"]
+    begun = placed.log.stat().st_size
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        await asyncio.to_thread(placed.wait_for, "The node n2 does not answer", begun)
+        opening = asyncio.create_task(opened("cluster?wait=600", "b:docs"))
+        message = await refused("b:", "cluster?wait=0.1")
+        assert "n2 does not answer" in message
+        with anyio.fail_after(SECONDS_MAX):
+            while "The session waits for a node" not in caplog.text:
+                await asyncio.sleep(0.01)
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    assert "/n2/" in await opening
+
+
+async def opened(address: str, directory: str) -> str:
+    """Open a session; returns where it is."""
+    async with connect(address, directory=directory) as session:
+        return await where(session)
+
+
+@pytest.mark.parametrize("wait", ["-1", "nan", "inf", "1e9", "x", ""])
+async def test_a_time_to_wait_that_is_none_is_refused(placed: Cluster, wait: str) -> None:
+    with pytest.raises(ValueError, match="is a number of seconds from 0 to 3600"):
+        await opened(f"cluster?wait={wait}", "a:")
+
+
 async def test_a_link_does_not_lead_out_of_a_tenants_directory(placed: Cluster) -> None:
     docs = placed.nodes["n2"].project / "b" / "docs"
     (docs / "out").symlink_to("..")

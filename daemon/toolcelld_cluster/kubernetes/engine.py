@@ -20,6 +20,7 @@ from toolcell.client.errors import Refused
 from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book, Lease
 from toolcelld_cluster.configuration import Configuration, FileError, KubernetesSection, PodOffer
+from toolcelld_cluster.engine import Start
 from toolcelld_cluster.inventory import Inventory, Needs, Node
 from toolcelld_cluster.keys import Keys, files, remove
 from toolcelld_cluster.kubernetes.api import Api, ApiFault, ApiRefused, opened
@@ -161,19 +162,19 @@ class KubernetesEngine:
         if place is not None:
             place.used_at = clock()
 
-    def want(self, tenant: str, needs: Needs) -> str:
-        """Have a pod made for a session, unless one starts that it fits on. Returns what is done, or why nothing is."""
+    def want(self, tenant: str, needs: Needs) -> Start:
+        """Have a pod made for a session, unless one starts that it fits on."""
         if silent := self._is_silent():
-            return f"no pod can be made: the API server of Kubernetes does not answer ({silent})"
+            return Start(f"no pod can be made: the API server of Kubernetes does not answer ({silent})")
         for name, place in self._places.items():
             if not place.leaves and self._starts(name) and fits(place.offer, needs):
                 why = place.pod.waits_for if place.pod is not None else place.fault
-                return f"the pod {name} is being started{f' ({why})' if why else ''}"
+                return Start(f"the pod {name} is being started{f' ({why})' if why else ''}", begun=True)
         for template, known in self._section.pods.items():
             offer = offer_for(self._section, known, needs)
             if fits(offer, needs) and self._can_be_placed(offer):
                 return self._want(clock(), tenant, template, offer)
-        return (
+        return Start(
             "no pod can be made for it: no [kubernetes.pods] has that volume, with those labels and resources"
         )
 
@@ -203,22 +204,24 @@ class KubernetesEngine:
         wanted = {key: value for key, value in offer.labels.items() if key in self._section.labels}
         return not wanted or any(wanted.items() <= dict(node.labels).items() for node in self._nodes.values())
 
-    def _want(self, now: float, tenant: str, template: str, offer: PodOffer) -> str:
+    def _want(self, now: float, tenant: str, template: str, offer: PodOffer) -> Start:
         until, why = self._failed.get(_shape(template, offer), (0.0, ""))
         if now < until:
-            return f"no pod is made of [kubernetes.pods.{template}] for {until - now:.0f} s: {why}"
+            return Start(f"no pod is made of [kubernetes.pods.{template}] for {until - now:.0f} s: {why}")
         there = [name for name, place in self._places.items() if place.pod is None or not place.pod.deleting]
         if len(there) >= self._section.pods_max:
-            return f"no pod is made: there are {len(there)}, and [kubernetes] pods_max = {self._section.pods_max}"
+            pods_max = self._section.pods_max
+            return Start(f"no pod is made: there are {len(there)}, and [kubernetes] pods_max = {pods_max}")
         starting = [name for name in there if self._starts(name)]
         own = sum(self._places[name].tenant == tenant for name in starting)
         if len(starting) >= STARTING_MAX or own >= TENANTS_STARTING_MAX:
-            return f"no pod is made now: {len(starting)} are being started, {own} of them for {tenant}"
+            said = f"no pod is made now: {len(starting)} are being started, {own} of them for {tenant}"
+            return Start(said, begun=True)  # of another kind, after which its turn comes
         name = f"toolcell-{template}-{secrets.token_hex(4)}"
         assert self._tasks is not None
         place = self._places[name] = Place(None, template, offer, seen_at=now, used_at=now, tenant=tenant)
         place.acting = self._tasks.create_task(self._make(name, place))
-        return f"the pod {name} is being made"
+        return Start(f"the pod {name} is being made", begun=True)
 
     async def _make(self, name: str, place: Place) -> None:
         """Make a pod and its Secret. What comes of it is told by the watch."""

@@ -21,6 +21,7 @@ from typing import Any, Final
 from toolcell._printable import printable
 from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Book, Lease
 from toolcelld_cluster.configuration import NODE_NAME, Configuration, FileError, RaySection
+from toolcelld_cluster.engine import Start
 from toolcelld_cluster.inventory import Inventory, Needs, Node
 from toolcelld_cluster.keys import Keys, files
 from toolcelld_cluster.members import Members
@@ -42,7 +43,7 @@ SILENT_SECONDS: Final = 5.0
 KEEP_SECONDS: Final = 10.0
 STUCK_SECONDS: Final = 20.0
 """After which a driver that has not answered is replaced: Ray's library may wait for minutes after its control plane is there again."""
-ASKED: Final = "Ray is asked for it, and its autoscaler starts a node if it has such a kind; try again"
+ASKED: Final = "Ray is asked for it, and its autoscaler starts a node if it has such a kind"
 NAME_LABEL: Final = "toolcell.dev/node"
 ITS_OWN: Final = (NAME_LABEL, "ray.io/node-id")
 """Labels that no other node has. Nodes that offer the same are looked at as one."""
@@ -164,19 +165,19 @@ class RayEngine:
             self._freed.add(_key(lease))
             self._hurry.set()
 
-    def want(self, tenant: str, needs: Needs) -> str:
-        """Have Ray's autoscaler start a node, unless one gets what the session takes free before. Returns what is done."""
+    def want(self, tenant: str, needs: Needs) -> Start:
+        """Have Ray's autoscaler start a node, unless one gets what the session takes free before."""
         if needs.volume not in self._section.volumes:
-            return ""
+            return Start()
         if needs.resources:
             most = self._book.rules.tenants[tenant].resources
             if self._wants.add(time.monotonic(), tenant, needs, most):
                 self._hurry.set()
-                return ASKED
+                return Start(ASKED, begun=True)
         elif fit := [each for each in self._members.values() if each.resting and each.fits(needs)]:
             self._wake(fit[0])
-            return f"a daemon is being started on {fit[0].watch.node.name}"
-        return ""
+            return Start(f"a daemon is being started on {fit[0].watch.node.name}", begun=True)
+        return Start()
 
     async def look(self, node: str) -> bool:
         """Return whether a node reports now."""

@@ -187,6 +187,10 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     """FAILED_PRECONDITION: the ticket is of a lease that is over here: the session or its volume may be on another node. Ask
     Placement again.
     """
+    REFUSAL_REASON_NODE_AWAITED: _RefusalReason.ValueType  # 26
+    """RESOURCE_EXHAUSTED, with RetryInfo: no node can take the session now, and one that could is being started or has just not
+    answered. The same request is likely to be served soon, and a client repeats it for as long as its user waits.
+    """
 
 class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
     """Why a request was refused. Without the prefix, this is ErrorInfo.reason."""
@@ -248,6 +252,10 @@ REFUSAL_REASON_NO_SANDBOX: RefusalReason.ValueType  # 24
 REFUSAL_REASON_MOVED: RefusalReason.ValueType  # 25
 """FAILED_PRECONDITION: the ticket is of a lease that is over here: the session or its volume may be on another node. Ask
 Placement again.
+"""
+REFUSAL_REASON_NODE_AWAITED: RefusalReason.ValueType  # 26
+"""RESOURCE_EXHAUSTED, with RetryInfo: no node can take the session now, and one that could is being started or has just not
+answered. The same request is likely to be served soon, and a client repeats it for as long as its user waits.
 """
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -29,13 +30,22 @@ ANSWER_SECONDS = 5.0
 """For Placement, which looks at a node for a second at most."""
 MOVE_SECONDS = 30.0
 """In which a lost session asks for another node; an exclusive volume is free when the lease is over."""
+WAIT_SECONDS = 30.0
+"""For a node that is being started, or that has just not answered, where the address says nothing else."""
+WAIT_SECONDS_MAX = 3600.0
 RETRY_SECONDS = 0.5
+RETRY_SECONDS_MAX = 5.0
+"""Clients that wait to open a session ask less often, each at another time."""
 NODES_MAX = 3
 """Nodes that are tried one after the other to open a session."""
 PLACEMENTS_MAX = 8
+WAIT = "wait"
+"""The word of an address that is neither label nor resource."""
+WAIT_LONGER = "To wait longer for a node, say how many seconds in the address: cluster?wait=300"
 OF_ONE = frozenset({"unreachable", "deadline_exceeded", "moved"})
 """Refusals of a Placement that another one may not have: it does not answer, or may not give out what is exclusive now."""
-LATER = frozenset({"busy", *OF_ONE})
+AWAITED = "node_awaited"
+LATER = frozenset({"busy", AWAITED, *OF_ONE})
 ELSEWHERE = frozenset({"moved", "draining", "unreachable", "unauthenticated"})
 """Failures of a node that another one, or another ticket, does not have."""
 
@@ -55,7 +65,7 @@ class Placed:
 
     Args:
         address: "cluster", after a colon the directory where a session names none, as VOLUME:PATH, and after a question mark
-            the labels and resources that the node has to have.
+            the labels and resources that the node has to have, and `wait`.
         membership: What was learnt when the cluster was joined.
         path: The file with the key and the certificate.
     """
@@ -66,6 +76,7 @@ class Placed:
         self.socket = address
         self._path = path
         self._directory, self._labels, self._resources = read_address(address)
+        self._wait_seconds = self._resources.pop(WAIT, WAIT_SECONDS)
         self._placements = _placements(membership, path)
         self._place: pb.ResolveResponse | None = None
         self._failure: Refusal | None = None
@@ -131,17 +142,30 @@ class Placed:
             request.failed_session = self._place.session_id
             request.failure = failure.message[:500] if failure is not None else "the ticket has expired"
             request.moves = failure is not None and failure.reason == "draining"
-        until = _now() + MOVE_SECONDS
+        begun_at, pause_seconds, is_told = _now(), RETRY_SECONDS, False
         while True:
             try:
                 self._take(await self._ask(PlacementMethods.Resolve, request))
                 return
             except Refused as error:
-                if self._place is None or error.reason not in LATER or _now() >= until:
+                left_seconds = begun_at + self._waits_seconds(error) - _now()
+                if left_seconds <= 0:
+                    message = f"The cluster has no place for the session: {error.message}"
                     raise Unavailable(
-                        f"The cluster has no place for the session: {error.message}", error.remedy
+                        message, WAIT_LONGER if error.reason == AWAITED else error.remedy
                     ) from error
-            await asyncio.sleep(RETRY_SECONDS)
+                if not is_told:
+                    logger.info("The session waits for a node: %s", error.message)
+                    is_told = True
+            await asyncio.sleep(min(left_seconds, pause_seconds * random.uniform(0.5, 1)))
+            if self._place is None:
+                pause_seconds = min(2 * pause_seconds, RETRY_SECONDS_MAX)
+
+    def _waits_seconds(self, refusal: Refused) -> float:
+        """Return how long it is worth asking again: a session that has lost its node asks for what it had."""
+        if self._place is not None and refusal.reason in LATER:
+            return max(MOVE_SECONDS, self._wait_seconds)
+        return self._wait_seconds if refusal.reason == AWAITED else 0
 
     def _take(self, place: pb.ResolveResponse) -> None:
         self._place, self._failure = place, None
@@ -203,6 +227,8 @@ def read_address(address: str) -> tuple[str, dict[str, str], dict[str, float]]:
             resources[name] = float(value)
         except ValueError:
             labels[name] = value
+    if not 0 <= resources.get(WAIT, 0) <= WAIT_SECONDS_MAX or WAIT in labels:
+        raise ValueError(f"{WAIT} in {address} is a number of seconds from 0 to {WAIT_SECONDS_MAX:g}")
     return place.removeprefix(CLUSTER).removeprefix(":"), labels, resources
 
 

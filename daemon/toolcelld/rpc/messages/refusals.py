@@ -45,6 +45,7 @@ STATUS_CODES: Final = {
     RefusalReason.NO_SANDBOX: grpc.StatusCode.FAILED_PRECONDITION,
     RefusalReason.QUARANTINED: grpc.StatusCode.FAILED_PRECONDITION,
     RefusalReason.MOVED: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.NODE_AWAITED: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 
 
