@@ -288,7 +288,8 @@ async def opened(address: str, directory: str) -> AsyncGenerator[Session]:
 
 
 async def refused(address: str, directory: str, why: str = "") -> str:
-    """Why a session is refused; tried until the reason is that one."""
+    """Why a session is refused that does not wait; tried until the reason is that one."""
+    address = f"{address}{'&' if '?' in address else '?'}wait=0"
     with anyio.fail_after(SECONDS_MAX):
         while True:
             with pytest.raises(Unavailable) as found:

@@ -157,6 +157,8 @@ async def opened(address: str, directory: str) -> AsyncGenerator[Session]:
 
 
 async def refused(directory: str, address: str = "cluster") -> str:
+    """Why a session is refused that does not wait."""
+    address = f"{address}{'&' if '?' in address else '?'}wait=0"
     with pytest.raises(Unavailable) as found:
         async with connect(address, directory=directory):
             pass

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.ray.placed import MARKS, PROGRAMS, Placed, called, opened, refused
+from tests.ray.placed import MARKS, PROGRAMS, Placed, called, refused
 from tests.ray.raylets import PORT, Raylets, until
+
+from toolcell.client import connect
 
 pytestmark = MARKS
 
@@ -89,7 +91,7 @@ async def test_a_node_is_started_for_a_session_that_waits_and_goes_when_its_leas
         placed.up(FILE, "alice")
         assert len(ray.of("raylet/raylet ")) == 1
         assert "no node is known" in await refused("b:", "cluster?gpu=1")
-        async with opened("cluster?gpu=1", "b:") as session:
+        async with connect("cluster?gpu=1&wait=300", directory="b:") as session:
             assert await called(session, "where") == str(base / "b")
             assert len(ray.of("raylet/raylet ")) == 2
         until(lambda: len(ray.of("raylet/raylet ")) == 1, f"the node stays {placed.log()}")

@@ -11,6 +11,7 @@ import asyncio
 import ssl
 
 from .rpc import RpcLink
+from .tls import TlsTransport
 
 PING_SECONDS = 0.4
 SILENT_LOOKS_MAX = 3
@@ -80,8 +81,14 @@ async def open_remote_link(
         name: What the daemon's certificate is for.
         ticket: What it wants to see with each RPC.
     """
+    link = RemoteLink(ticket)
     async with asyncio.timeout(CONNECT_SECONDS):
-        _, link = await asyncio.get_running_loop().create_connection(
-            lambda: RemoteLink(ticket), host, port, ssl=context, server_hostname=name
+        _, tls = await asyncio.get_running_loop().create_connection(
+            lambda: TlsTransport(link, context, name), host, port
         )
+        try:
+            await tls.ready
+        except BaseException:
+            tls.abort()
+            raise
     return link
