@@ -29,6 +29,7 @@ from tests.bench.contenders import (
     toolcell_call,
 )
 from tests.bench.doors import road
+from tests.bench.placed import placed_calls
 from tests.bench.report import ADOPTED, WAITING
 from tests.engines import ENGINES
 
@@ -347,6 +348,11 @@ async def adopted(_directory: Path, sizes: Sizes) -> Figures:
         }
 
 
+async def placed(directory: Path, sizes: Sizes) -> Figures:
+    """A session on a node of a cluster, over TLS, in turn with one on the unix socket of the same daemon."""
+    return await placed_calls(directory, 2 * sizes.calls, sizes.paced, ROUND_CALLS)
+
+
 async def doors(directory: Path, _sizes: Sizes) -> Figures:
     """What a warm call enters in the daemon: a count, the same in every run."""
     figures = (await road(directory)).figures()
@@ -383,5 +389,6 @@ MEASURES: Final[Mapping[str, Callable[[Path, Sizes], Awaitable[Figures]]]] = {
     "waiting": waiting_calls,
     "processor": processor_time,
     "doors": doors,
+    "placed": placed,
     "adopted": adopted,
 }

@@ -83,6 +83,8 @@ GOALS: Final[Mapping[str, Goal]] = {
         "warm call of a shared MCP server, less one of a Python tool / without the daemon", 1.3, 1.0
     ),
     "adopted_memory": Goal("PSS of nine servers for ten sessions / without the daemon", 0.5, 0.35),
+    "placed_call": Goal("warm call on a node of a cluster / on its unix socket", 1.15, 1.05),
+    "placed_abort": Goal("abort on a node of a cluster / on its unix socket", 1.15, 1.05),
     "doors_entries": Goal("functions that a warm call enters in the daemon", 70, 55, ""),
     "doors_modules": Goal("modules that they are in", 25, 22, ""),
     **{
