@@ -29,6 +29,7 @@ from toolcell import _certificates
 from toolcell._certificates import JoinCode
 from toolcell.client import Call, Kind, Refused, Session, Started, Unavailable, connect
 from toolcell.client._grpc.channel import Channel
+from toolcell.client._launch import placed as placed_daemon
 from toolcell.client._transport.nodes import oversee
 from toolcell_proto.v1 import operator_pb2, placement_pb2, toolcell_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -308,6 +309,29 @@ async def test_a_session_moves_when_its_node_is_lost_and_no_call_runs_twice(plac
         await where(session)
         assert mark.stat().st_size == size
     assert mark.read_text().count("begin") == 1
+
+
+@pytest.mark.slow
+async def test_a_call_that_no_node_can_take_says_that_it_was_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(placed_daemon, "MOVE_SECONDS", 0.1)
+    with cluster({"n1": NODES["n1"]}, tenants=TENANTS) as placed:
+        placed.join("alice")
+        async with connect("cluster?wait=0", directory="a:") as session:
+            await where(session)
+            placed.nodes["n1"].stop(signal.SIGKILL)
+            await session.call("t_where")
+            await asyncio.to_thread(placed.wait_for, "The node n1 does not answer")
+            outcome = await session.call("t_where")
+    assert (outcome.cause, outcome.ran) == ("node_lost", False)
+    assert outcome.message == (
+        "The call was not run, as the machine n1 is lost. "
+        "The cluster has no place for the session: no node can take the session:\n"
+        "  n1 does not answer\n"
+        "It can be repeated later."
+    )
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket as sockets
 import ssl
 import stat
 from collections.abc import AsyncGenerator
@@ -103,14 +104,21 @@ class Remote(Daemon):
                 text, "Nothing was sent. If its certificate was renewed, join it again."
             ) from error
         except OSError as error:  # a TimeoutError is one
-            why = getattr(error, "strerror", None) or str(error) or "it does not answer"
             raise Unavailable(
-                f"The machine {self.node} cannot be reached at {self.socket}: {why}."
+                f"The machine {self.node} cannot be reached at {self.socket}: {_reason(error)}."
             ) from error
         try:
             yield Channel(link)
         finally:
             await link.close()
+
+
+def _reason(error: OSError) -> str:
+    if error.errno and not isinstance(
+        error, ssl.SSLError | sockets.gaierror
+    ):  # these have numbers of their own
+        return os.strerror(error.errno)  # asyncio's own text has the address as Python writes it
+    return error.strerror or str(error) or "it does not answer"
 
 
 def split(address: str) -> tuple[str, int]:

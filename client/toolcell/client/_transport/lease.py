@@ -20,6 +20,10 @@ from .stream import Stream
 
 WORDS = 3
 """In the time of a lease, so that one may come late."""
+ELSEWHERE = (
+    "The next call runs on a machine of the cluster that answers, without what tools had kept in memory."
+)
+REPEAT = "It can be repeated later."
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Counts while the machine sleeps, where the system has such a clock."""
 
@@ -75,12 +79,16 @@ class Lease:
             sent: Whether the machine may have had the call.
         """
         until = self._until.strftime("%Y-%m-%dT%H:%M:%SZ")
-        lines = [f"The call is lost with the machine {self._node}. {message}"]
         if sent:
-            lines.append(
-                f"The call may go on there until {until}, and is not run again by itself. See what it has done first."
-            )
-            lines.append(NOT_UNDONE)
+            lines = [
+                f"The call is lost with the machine {self._node}. {message}",
+                f"It may go on there until {until}, and is not run again by itself: see what it has done before you repeat it.",
+                NOT_UNDONE,
+            ]
+            if self._fence:
+                lines.append(ELSEWHERE)
+        else:
+            lines = [f"The call was not run, as the machine {self._node} is lost. {message}", REPEAT]
         return Outcome(
             Kind.internal,
             "node_lost",
