@@ -85,6 +85,8 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         self.session = session
         self.directory = os.path.realpath(os.curdir)
         """Whose tools these are, and where the agent should work; `connect` sets it to its own."""
+        self.elsewhere = False
+        """Whether the tools run on another machine, and the agent may work in any directory of this one."""
         self.on_tool: Callable[[ToolStart | ToolComplete], object] | None = None
         """Called when a tool begins and when it has ended, for an application that shows that; must return soon."""
         self.own_tools: frozenset[str] = frozenset()
@@ -151,7 +153,8 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
             linger=linger,
         ) as session:
             adapter = cls(session)
-            if not is_elsewhere(address):  # else the agent works where it is
+            adapter.elsewhere = daemon != "private" and is_elsewhere(address)
+            if not adapter.elsewhere:  # else the agent works where it is
                 adapter.directory = os.path.realpath(directory)  # noqa: ASYNC240  the session has looked there already
             made.set_result(adapter)
             try:

@@ -152,6 +152,43 @@ def test_what_a_bridge_says_that_is_no_message_is_shown(socket: Path) -> None:
     assert "in: Welcome" in found
 
 
+ECHOES = """
+import json, sys
+opening = json.loads(sys.stdin.readline())
+print(json.dumps({name: opening[name] for name in ("socket", "directory") if name in opening}), file=sys.stderr)
+"""
+"""What stands for a bridge, and tells where a session was to be opened."""
+HERE = {"directory": "/"}
+
+
+@pytest.mark.parametrize(
+    ("named", "options", "opened"),
+    [
+        ("", {}, HERE),
+        ("/run/d.sock", {}, HERE),
+        ("cluster:s:", {"socket": "/run/d.sock", "directory": "x"}, {"socket": "/run/d.sock", **HERE}),
+        ("", {"socket": "/run/../clusters"}, {"socket": "/clusters", **HERE}),
+        ("cluster:s:", {}, {}),
+        ("tls://10.0.0.5:7443", {"directory": "docs"}, {"directory": "docs"}),
+        ("", {"socket": "cluster"}, {"socket": "cluster"}),
+        ("", {"socket": "cluster?zone=eu"}, {"socket": "cluster?zone=eu"}),
+    ],
+)
+def test_the_directory_of_opencode_is_none_of_another_machine(
+    named: str, options: dict[str, str], opened: dict[str, str]
+) -> None:
+    given = json.dumps({"command": [sys.executable, "-c", ECHOES], **options})
+    done = subprocess.run(
+        [node(), "--input-type=module", "-e", SCRIPT, plugin_path().as_uri(), given],
+        env={"PATH": "/usr/bin:/bin", **({"TOOLCELL_SOCKET": named} if named else {})},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    message = json.loads(done.stdout)[0]["message"]
+    assert json.loads(message.splitlines()[-1]) == opened
+
+
 def test_a_command_that_is_none_is_named(socket: Path) -> None:
     assert "The option command is wrong: " in reason(socket, command=[""])
 

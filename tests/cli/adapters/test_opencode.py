@@ -102,6 +102,11 @@ def test_another_socket_and_another_configuration_directory_are_used(home: Path)
     assert f'"socket": "{home}/project/d.sock"' in file.read_text()
 
 
+def test_an_address_of_another_machine_is_no_path(home: Path) -> None:
+    run(home, "--socket", "cluster:repo-a:?gpu=1", "install")
+    assert '"socket": "cluster:repo-a:?gpu=1"' in (home / USERS).read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--remove",)])
 def test_a_file_of_another_program_stays(home: Path, words: tuple[str, ...]) -> None:

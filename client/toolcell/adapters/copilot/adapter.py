@@ -147,7 +147,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
     async def _prepare(self, made: SessionSettings) -> tuple[CopilotConversation, dict[str, Any]]:
         """The options that a session of ours has in addition to those of its host."""
         options: dict[str, Any] = {"working_directory": self.directory, **made.options}
-        if _resolved(options["working_directory"]) != self.directory:
+        if not self._is_ours(options["working_directory"]):
             raise ValueError(
                 f"the tools are those of {self.directory}, and the session is to work in"
                 f" {options['working_directory']}; connect an adapter for that directory"
@@ -259,6 +259,10 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    def _is_ours(self, directory: str | os.PathLike[str]) -> bool:
+        """Whether a session that works in a directory may have the tools."""
+        return self.elsewhere or os.path.realpath(directory) == self.directory
+
     async def _begin(self, made: SessionSettings) -> tuple[CopilotSession, CopilotConversation]:
         session = await self._create(made)
         return session, self._conversations[session.session_id]
@@ -296,7 +300,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
     async def _run(self, tool: str, invocation: ToolInvocation) -> ToolResult:
         conversation = self._conversations.get(invocation.session_id)
         origin, directory = conversation.begin(invocation) if conversation else (origin_of(invocation), "")
-        if directory and _resolved(directory) != self.directory:
+        if directory and not self._is_ours(directory):
             message = (
                 f"{tool} was not run: it belongs to {self.directory}, and this session works in {directory}."
             )
@@ -356,10 +360,6 @@ def _is_news(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     missing = getattr(error, "code", None) == METHOD_NOT_FOUND
     return not (missing and getattr(record, "method", None) == "session.sendAndWait")
-
-
-def _resolved(directory: str | os.PathLike[str]) -> str:
-    return os.path.realpath(directory)
 
 
 async def _log(session: CopilotSession, line: str) -> None:

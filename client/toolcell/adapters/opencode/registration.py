@@ -40,6 +40,7 @@ class Registration:
     ) -> None:
         self._server = server
         self._socket = socket
+        self._directory = "." if _paths.is_elsewhere(socket) else server.directory
         self._daemon: Literal["start", "running"] = daemon
         self._adding: asyncio.Task[None] | None = None  # awaited by the caller that adds, and before removal
         self._there = False
@@ -54,7 +55,7 @@ class Registration:
         """
         # Who asks the daemon first hears why there is none; a bridge could tell it to OpenCode's log only.
         async with connect(
-            self._socket, agent="opencode", directory=self._server.directory, daemon=self._daemon, linger=0
+            self._socket, agent="opencode", directory=self._directory, daemon=self._daemon, linger=0
         ) as session:
             self.tools = len((await session.described()).tools)
         if (await self._server.mcp()).get(self.name, {}).get("status") == "connected" and self._there:
@@ -103,7 +104,7 @@ async def register(
     Raises OpenCodeError where the server does not answer or does not want to, Unavailable where there is no daemon.
     """
     async with OpenCodeApi.at(url, directory=directory, password=password, username=username) as server:
-        where = os.path.abspath(socket) if socket is not None else _paths.socket_path()  # noqa: ASYNC240  no disk
+        where = _paths.address_of(socket) if socket is not None else _paths.socket_path()
         registration = Registration(server, name, where, daemon)
         async with guarded(server.removal(name), username, password):
             try:

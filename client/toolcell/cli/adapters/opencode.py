@@ -13,6 +13,7 @@ import shutil
 import sys
 from contextlib import suppress
 
+from toolcell._paths import address_of
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
@@ -100,7 +101,7 @@ def _file(*, project: bool) -> str:
 def _loader(context: CommandContext, *, shared: bool) -> str:
     options: dict[str, object] = {"command": ["toolcell" if shared else _program()]}
     if context.socket is not None:
-        options["socket"] = os.path.abspath(context.socket)
+        options["socket"] = address_of(context.socket)
     return f"{MARK}\n{LOADER % json.dumps(options, ensure_ascii=False)}"
 
 

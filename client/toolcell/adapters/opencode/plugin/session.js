@@ -15,6 +15,7 @@ const REFRESH_MS = 3_000 // what takes longer to load comes as a change of its o
 const WELL_MS = 10_000
 /** Of each version of OpenCode: a name of version 1 is one of version 2 as well, so that a tool has one name in both. */
 const OWN_TOOLS = JSON.parse(readFileSync(new URL("own_tools.json", import.meta.url), "utf8"))
+const ELSEWHERE = /^(tls:\/\/|cluster(?![^:?]))/ // as toolcell._paths has the addresses of other machines
 const NOT_UNDONE = "What it had done until then is not undone."
 
 /** One call, until its one ending. */
@@ -57,6 +58,15 @@ function failed(kind, text) {
   return { ok: false, text, outcome: { kind, content: [], metadata: {} } }
 }
 
+/** The daemon and the directory. On another machine OpenCode's own is none, and without one it is that of the address. */
+function placeOf({ socket, directory: named }, directory) {
+  const elsewhere = ELSEWHERE.test(socket ?? process.env.TOOLCELL_SOCKET ?? "")
+  return {
+    ...(socket === undefined ? {} : { socket: elsewhere ? socket : resolve(socket) }),
+    ...(elsewhere ? named && { directory: named } : { directory }),
+  }
+}
+
 /** One stay with the daemon. */
 export class Session {
   tools = new Map() // by the names that OpenCode has them under: {name, description, schema, destructive}
@@ -74,7 +84,8 @@ export class Session {
   #left = false
 
   /**
-   * @param {{socket?: string, start?: boolean, command?: string[], linger?: number}} options of the plugin
+   * @param {{socket?: string, directory?: string, start?: boolean, command?: string[], linger?: number}} options of the plugin
+   * @param {string} directory that OpenCode works in, whose tools these are unless they run on another machine
    * @param {{answers: boolean, onAsk: (flight, ask) => void, onRequest: (flight, request) => void, services: string[],
    *   onCatalog?: () => void, second?: boolean}} agent who answers questions and does services, and hears of changes
    */
@@ -84,8 +95,7 @@ export class Session {
     this.#opening = {
       agent: "opencode",
       agent_title: "OpenCode",
-      directory,
-      ...(options.socket === undefined ? {} : { socket: resolve(options.socket) }),
+      ...placeOf(options, directory),
       daemon: (options.start ?? true) ? "start" : "running",
       linger: options.linger ?? LINGER_SECONDS,
       wait: DESCRIBED_SECONDS,
