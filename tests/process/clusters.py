@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -18,14 +19,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import anyio
 from tests.daemons import OTHERS_KEPT, RunningDaemon, kept
 from tests.process.faulting import FaultingProxy
 from tests.process.listening import LISTEN, TOOLS, listening_port
 
 from toolcell import _certificates
 from toolcell._paths import cluster_file
-from toolcell.client._launch.placed import Membership
+from toolcell.client._grpc.placement import PlacementMethods
+from toolcell.client._launch.placed import Membership, placement
 from toolcell.client._launch.remote import write
+from toolcell_proto.v1 import placement_pb2 as pb
 from toolcelld.remote.certificates import PLACE
 from toolcelld_cluster.keys import NODES, Keys, keys
 
@@ -181,6 +185,30 @@ def cluster(
         stack.callback(running.stop)
         running.start()
         yield running
+
+
+async def until_ready() -> None:
+    """Wait until Placement, which this user has joined, says of each node that it is ready."""
+    with anyio.fail_after(SECONDS_MAX):
+        async with placement() as channel:
+            while True:
+                listed = await channel.ask(PlacementMethods.ListNodes, pb.ListNodesRequest(), 10)
+                if {node.state for node in listed.nodes} == {"ready"}:
+                    return
+                await asyncio.sleep(0.05)
+
+
+async def written(path: Path, text: str) -> None:
+    """Wait until a tool has written this."""
+    with anyio.fail_after(SECONDS_MAX):
+        while not path.exists() or text not in path.read_text():
+            await asyncio.sleep(0.005)
+
+
+def tree(pid: int) -> list[int]:
+    """A process, and all that have come from it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in tree(int(child)))]
 
 
 def _dedented(text: str) -> str:

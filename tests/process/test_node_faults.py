@@ -18,15 +18,12 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.daemons import OTHERS_KEPT, RunningDaemon
-from tests.process.clusters import SECONDS_MAX, Cluster, cluster
+from tests.process.clusters import SECONDS_MAX, Cluster, cluster, tree, until_ready, written
 from tests.process.faulting import FaultingProxy
 from tests.process.listening import listening_port
 
 from toolcell.client import Call, Kind, Outcome, Session, connect
-from toolcell.client._grpc.placement import PlacementMethods
-from toolcell.client._launch.placed import placement
 from toolcell_proto.v1 import operator_pb2
-from toolcell_proto.v1 import placement_pb2 as pb
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -77,12 +74,6 @@ class Faults:
         self.ways[node].heal()
 
 
-def tree(pid: int) -> list[int]:
-    """A process, and all that have come from it."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(each for child in children for each in tree(int(child)))]
-
-
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Faults]:
     with ExitStack() as stack:
@@ -107,16 +98,6 @@ def faults(shared: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         daemon.check_log()
 
 
-async def until_ready() -> None:
-    with anyio.fail_after(SECONDS_MAX):
-        async with placement() as channel:
-            while True:
-                listed = await channel.ask(PlacementMethods.ListNodes, pb.ListNodesRequest(), 10)
-                if {node.state for node in listed.nodes} == {"ready"}:
-                    return
-                await asyncio.sleep(0.05)
-
-
 async def node_of(session: Session) -> str:
     outcome = await session.call("t_where")
     assert outcome.kind is Kind.ok, outcome
@@ -132,13 +113,6 @@ async def on_one_node(stack: AsyncExitStack, count: int) -> tuple[str, list[Sess
         found.setdefault(node, []).append(session)
         if len(found[node]) == count:
             return node, found[node]
-
-
-async def written(path: Path, text: str) -> None:
-    """Wait until a tool has written this."""
-    with anyio.fail_after(SECONDS_MAX):
-        while not path.exists() or text not in path.read_text():
-            await asyncio.sleep(0.005)
 
 
 async def lost(session: Session) -> None:
