@@ -227,6 +227,31 @@ async def test_code_is_trusted_for_the_tenant_that_placement_names_and_as_it_was
             assert await is_trusted(session)
 
 
+@pytest.mark.slow
+async def test_code_whose_digest_is_taken_out_is_trusted_no_more(placed: Cluster) -> None:
+    """In a session that is open, too; and again when it is put back."""
+    project = placed.nodes["n2"].project / "b" / "docs" / "needed"
+    needy(project)
+    before = placed.file.read_text()
+    without = re.sub("(?m)^trust = .*$", "", before)
+    assert without != before
+    with confining(placed.nodes["n2"]):
+        async with connect("cluster", directory="b:docs/needed") as session:
+            for text, trusted in ((before, True), (without, False), (before, True)):
+                await asyncio.to_thread(restart, placed, text)
+                with anyio.fail_after(SECONDS_MAX):
+                    while await is_trusted(session) is not trusted:
+                        await asyncio.sleep(0.1)
+
+
+def restart(placed: Cluster, text: str) -> None:
+    """Start Placement again, with another file unless it is the same."""
+    if placed.file.read_text() != text:
+        placed.stop()
+        placed.file.write_text(text)
+        placed.start()
+
+
 def tell(placed: Cluster, node: str, *, epoch: int, tenant: str, digests: list[str]) -> None:
     """Tell a node what a Placement trusts; one with an epoch of before has been replaced."""
     report = placement_pb2.ReportRequest(
