@@ -22,9 +22,10 @@ from tests.process.clusters import SECONDS_MAX, Cluster, cluster, tree, until_re
 
 from toolcell_proto.v1 import operator_pb2, toolcell_pb2
 
-__all__ = ["ADDRESS", "Agent", "joined", "stays_at_work"]
+__all__ = ["ADDRESS", "VOLUME", "Agent", "joined", "stays_at_work"]
 
-ADDRESS = "cluster:s:"
+VOLUME = "s:"
+ADDRESS = f"cluster:{VOLUME}"
 NODES = {name: {"volumes": {"s": "s"}} for name in ("n1", "n2")}
 """Both have the volume, each in a directory of its own, so that a path says which node a tool ran on."""
 LOST = r"""internal \(node_lost\): The call is lost with the machine {node}\. .+\.

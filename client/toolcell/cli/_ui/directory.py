@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import os
 
+from toolcell._paths import is_elsewhere
 from toolcell._printable import printable
 
 from .exit_codes import Failure, Misuse
+
+
+def served(address: str | None) -> str:
+    """Return the directory whose tools a command serves, as its sessions are to name it.
+
+    Args:
+        address: Of the daemon; None for the user's. On another machine the directory is that which `TOOLCELL_DIRECTORY` names,
+            else that of the address; here it is the current one.
+    """
+    return (os.environ.get("TOOLCELL_DIRECTORY") or ".") if is_elsewhere(address) else os.getcwd()
 
 
 def unusable(directory: str | None = None) -> Failure | None:

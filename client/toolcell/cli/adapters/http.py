@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.directory import unusable
+from toolcell.cli._ui.directory import served, unusable
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import HttpOptions
 
@@ -20,7 +18,7 @@ async def http(context: CommandContext, options: HttpOptions) -> Exit:
     except ImportError as error:
         raise missing_extra() from error
     sessions = GatewaySessions(
-        os.getcwd(), socket=context.socket, daemon="running" if context.socket else "start"
+        served(context.socket), socket=context.socket, daemon="running" if context.socket else "start"
     )
     return await serve(context, options, sessions, application(sessions), path=ROOT)
 

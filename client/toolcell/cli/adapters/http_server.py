@@ -118,7 +118,9 @@ def token_of(options: HttpOptions) -> tuple[str, str]:
 
 def _say(context: CommandContext, address: Address, path: str, whence: str) -> None:
     """Print the address of the server to stdout, as the result of the command."""
-    url, directory = f"{address.origin}{path}", os.getcwd()
+    daemon = context.socket or _paths.socket_path()
+    directory = daemon if _paths.is_elsewhere(daemon) else os.getcwd()
+    url = f"{address.origin}{path}"
     if context.as_json:
         where = {"socket": address.path} if address.path else {}
         print(json_text({"url": url, **where, "directory": directory, "token": whence}), flush=True)

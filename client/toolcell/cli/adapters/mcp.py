@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolcell._paths import is_elsewhere
 from toolcell.adapters.pipes import NoPipe, Pipes
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.directory import unusable
+from toolcell.cli._ui.directory import served, unusable
 from toolcell.cli._ui.exit_codes import Exit, Failure, Misuse
 from toolcell.cli._ui.options import HttpOptions
 
@@ -30,7 +30,7 @@ async def mcp(context: CommandContext, timeout_seconds: float | None) -> Exit:
         raise _missing() from error
     if is_elsewhere(context.socket):
         # What the host says of directories is about this machine
-        surroundings = HostContext.of({}, os.environ.get("TOOLCELL_DIRECTORY") or ".")
+        surroundings = HostContext.of({}, served(context.socket))
     else:
         surroundings = HostContext.of(os.environ, context.directory)
         if (failure := unusable(surroundings.directory)) is not None:
@@ -68,7 +68,7 @@ async def mcp_over_http(context: CommandContext, options: HttpOptions, timeout_s
     except ImportError as error:
         raise _missing() from error
     sessions = HttpSessions(
-        os.getcwd(),
+        served(context.socket),
         socket=context.socket,
         daemon="running" if context.socket else "start",
         timeout_seconds=timeout_seconds,
