@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,12 +20,9 @@ from toolcell import _paths
 from toolcelld import linux
 from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.installation import Installations
-from toolcelld.catalog.catalog import Catalog, ToolInfo, withholding
-from toolcelld.catalog.describing.description import BrokenFile, Description
+from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.relisting import Listed
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
-from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
-from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
@@ -35,25 +32,19 @@ from toolcelld.cell.zygote import Zygote
 from toolcelld.config.last_good import FLAG, load_and_keep, recall
 from toolcelld.config.load import Config, changed_keys, load
 from toolcelld.config.mistakes import dotted
-from toolcelld.config.schema import PROJECT
 from toolcelld.environments.builder import BuildError, Environments
 from toolcelld.environments.engine import ENGINES, engine_here
 from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import Lock, Manager, Manifest, PackagesError
 from toolcelld.environments.programs import programs_of, project_directories
-from toolcelld.errors import Refusal
 from toolcelld.event_log import LogLevel, LogLine, OperatorEvent, about
-from toolcelld.files.looks import look
 from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, StateMachine, WorkerState
 from toolcelld.output.spill import SpillStore
-from toolcelld.policy import disabled, promises, trust
-from toolcelld.policy.disabled import DisabledTool, texts
+from toolcelld.policy.disabled import texts
 from toolcelld.policy.host import HostCapabilities
-from toolcelld.policy.permit import cell_of_description
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Trusted
 from toolcelld.pool.cell_packages import CellPackages
 from toolcelld.pool.describer import Describer
 from toolcelld.pool.pool import Pool
@@ -62,6 +53,7 @@ from toolcelld.pool.probe import probe_host
 from toolcelld.pool.quarantine import STDERR_CHARACTERS_MAX, Quarantined
 from toolcelld.pool.worker import Worker
 from toolcelld.records.ledger import Records
+from toolcelld.rules import Rules
 from toolcelld.services import Services
 from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
@@ -169,13 +161,13 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         # Tools, and the calls of them.
         catalogs = CatalogRegistry(
             lambda: self.config,
-            self.describe,
+            lambda file: self.services.describe(file),  # noqa: PLW0108 # it is made below
             store,
             is_trusted=lambda: self.services.ruleset.is_trusted,
             define=Definitions(pool, lambda: self.services.ruleset).changed,
             taken_out=lambda: texts(self.services.ruleset.disabled),
             tell=self._tell_server,
-            settle=self._settle,
+            settle=lambda catalog: self.rules.settle(catalog),  # noqa: PLW0108 # they are made below
         )
         self.services = Services(
             tasks=tasks,
@@ -193,6 +185,7 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         self.log_level = LogLevel(self.services.happenings, tasks)
         self.installations = Installations(self.services, self._preforks.for_cell, self._worker_changed)
         self.sessions = Sessions(self.services)
+        self.rules = Rules(self.services, self.sessions)
         self.records = Records(
             os.path.join(state, "records.sqlite"),
             config.records,
@@ -208,11 +201,6 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         """The directory of the packages of tools in TypeScript and JavaScript."""
         return os.path.join(os.path.realpath(self.options.state_directory), "packages")
 
-    def _rule(self, **changed: Any) -> None:
-        """Replace the rules; permits that were decided by those before are decided anew."""
-        self.services.ruleset = replace(self.services.ruleset, **changed)
-        self.sessions.projects.mark_stale()
-
     def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""
         kept = [self.options.state_directory, os.path.dirname(self.socket)]
@@ -227,56 +215,6 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
             self.options.umask,
             confined=self.options.confined,
         )
-
-    def trust_codes(self, codes: Mapping[str, frozenset[str]]) -> None:
-        """Replace the digests of code that Placement trusts, by tenant, from the next call on."""
-        if codes != self.services.ruleset.codes:
-            self._rule(codes=codes)
-            self.sessions.reconsider()
-
-    async def recall_trust(self) -> None:
-        """Read which projects are trusted; where that cannot be read, what is known stays."""
-        if self.services.store.durable:
-            self._rule(trusts=await trust.recall(self.services.store))
-
-    async def trust(self, trusted: Trusted, tools: Iterable[ToolInfo] = ()) -> bool:
-        """Trust a project, with what tools of its MCP servers promise, from the next call on. Return whether it was stored."""
-        self._rule(trusts=self.services.ruleset.trusts.beside(trusted))
-        self.accept(tools)
-        return await trust.keep(self.services.store, trusted)
-
-    def accept(self, tools: Iterable[ToolInfo]) -> None:
-        """Accept what tools of MCP servers promise now."""
-        shown = [tool for tool in tools if tool.file.share is not None]
-        if shown:
-            self._rule(promises=self.services.ruleset.promises.with_tools(shown))
-            promises.keep(self.services.store, shown)
-
-    def _settle(self, catalog: Catalog) -> Catalog:
-        """Accept the tools of the user's own servers that are new, and withhold what has to be accepted first."""
-        known = self.services.ruleset.promises
-        served = (tool for tools in catalog.files.values() for tool in tools if tool.file.share is not None)
-        own = (tool for tool in served if tool.file.source != PROJECT)
-        self.accept(tool for tool in own if known.of(tool) is None and not known.fault_of(tool))
-        return withholding(catalog, self.services.ruleset.withheld)
-
-    async def distrust(self, directory: str) -> bool:
-        """Revoke the trust in a project. Return whether the decision was stored."""
-        self._rule(trusts=self.services.ruleset.trusts.without(directory))
-        self.sessions.reconsider()
-        return await trust.forget(self.services.store, directory)
-
-    async def disable(self, tool: DisabledTool) -> bool:
-        """Refuse the calls of a tool from now on. Return whether the decision was stored."""
-        self._rule(disabled={**self.services.ruleset.disabled, tool.name: tool})
-        self.sessions.reconsider()
-        return await disabled.keep(self.services.store, tool)
-
-    async def enable(self, name: str) -> bool:
-        """Allow the calls of a tool that was disabled. Return whether the decision was stored."""
-        left = {other: tool for other, tool in self.services.ruleset.disabled.items() if other != name}
-        self._rule(disabled=left)
-        return await disabled.forget(self.services.store, name)
 
     @property
     def cells_ready(self) -> int:
@@ -329,7 +267,7 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
 
     async def _tidy_kept(self) -> None:
         await self._environments.tidy()
-        self._rule()  # permits that were decided before name what was removed
+        self.rules.replace()  # permits that were decided before name what was removed
 
     async def install(self, manifest: Manifest, lock: Lock, manager: Manager) -> None:
         """Install packages, and note who asked for them. Raises `PackagesError`."""
@@ -361,7 +299,7 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         Args:
             wait_seconds: How long to wait for the descriptions; later ones reach the sessions as a change.
         """
-        self._rule()  # permits that were decided before name no packages
+        self.rules.replace()  # permits that were decided before name no packages
         return await self.services.catalogs.refresh_all(wait_seconds=wait_seconds)
 
     def _log_server(self, line: LogLine) -> None:
@@ -376,42 +314,6 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
 
     def _tell_preparing(self, path: str, text: str) -> None:
         self.sessions.prepare(path, text)
-
-    async def describe(self, file: ToolFile) -> Description:
-        """Run a file in a cell to see its tools; a fault of it is a broken description."""
-        try:
-            spec = await look(file.directory, cell_of_description, self.services.ruleset, file)
-            description = await self.services.describer.describe(spec)
-            broken = description.broken
-            if broken is not None and broken.missing_module:
-                remedy = await look(
-                    file.directory,
-                    self.services.ruleset.remedy,
-                    file,
-                    broken.missing_module,
-                    spec.interpreter,
-                )
-                description = replace(description, broken=replace(broken, remedy=remedy))
-        except Refusal as refusal:
-            return Description(broken=BrokenFile("setup", refusal.message))
-        except OSError as error:
-            return Description(broken=BrokenFile("setup", f"what its cell needs cannot be read: {error}"))
-        return description
-
-    async def _load_hooks(self, config: Config) -> tuple[Hook, ...]:
-        """Read the files of the hooks and see which functions they have."""
-        loaded: list[Hook] = []
-        for name, section, file in await asyncio.to_thread(lambda: list(find_hooks(config))):
-            if isinstance(file, Problem):
-                hook = Hook(name, section, None, problem=f"{file.path}: {file.message}")
-            else:
-                hook = hook_of(name, section, file, await self.describe(file))
-            if hook.problem:
-                logger.warning(
-                    "The hook %s cannot be used, and its tools are refused: %s", name, hook.problem
-                )
-            loaded.append(hook)
-        return tuple(loaded)
 
     def _load_config(self) -> Config:
         paths = self.options.config_paths
@@ -445,11 +347,7 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         self.services.decision("reload", f"changed: {', '.join(changed)}" if changed else "nothing changed")
         await asyncio.to_thread(self._fix_programs)
         # Another daemon of this user may have been told of more
-        trusts = await trust.recall(self.services.store)
-        hooks = await self._load_hooks(self.config)
-        taken_out = await disabled.recall(self.services.store)
-        accepted = await promises.recall(self.services.store)
-        self._rule(config=self.config, trusts=trusts, hooks=hooks, disabled=taken_out, promises=accepted)
+        await self.rules.recall(config=self.config, hooks=await self.rules.hooks(self.config))
         self.sessions.reconsider()
         self.sessions.retention.limits = self.config.daemon
         self.records.section = self.config.records
@@ -498,10 +396,8 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         ]
         async with self._zygotes(), services.catalogs:
             host = await probe_host(self._preforks.for_cell, self._temporary_directories.place)
-            self._rule(host_paths=self._host_paths(host), trusts=await trust.recall(services.store))
-            self._rule(disabled=await disabled.recall(services.store))
-            self._rule(promises=await promises.recall(services.store))
-            self._rule(hooks=await self._load_hooks(self.config))
+            await self.rules.recall(host_paths=self._host_paths(host))
+            self.rules.replace(hooks=await self.rules.hooks(self.config))
             yield
             self.log_level.close()
             await services.pool.aclose()

@@ -1,20 +1,25 @@
 """The parts of the daemon that its sessions and their calls use.
 
 `Daemon` makes one value of them and hands it down; nothing that has it knows the daemon, or a session. The ruleset is the
-only part that changes: an immutable value, which `Daemon` replaces, and which is read here for each decision.
+only part that changes: an immutable value, which `Rules` replaces, and which is read here for each decision.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from toolcelld.catalog.describing.description import BrokenFile, Description
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.watch import Watch
 from toolcelld.config.load import Config
+from toolcelld.errors import Refusal
 from toolcelld.event_log import DECISION, Broadcast, EventLog, LogLine, OperatorEvent
+from toolcelld.files.looks import look
 from toolcelld.output.spill import SpillStore
+from toolcelld.policy.permit import cell_of_description
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.cell_packages import CellPackages
 from toolcelld.pool.describer import Describer
@@ -42,6 +47,27 @@ class Services:
     def config(self) -> Config:
         """The configuration that the rules of now are from."""
         return self.ruleset.config
+
+    async def describe(self, file: ToolFile) -> Description:
+        """Run a file in a cell to see its tools; a fault of it is a broken description."""
+        try:
+            spec = await look(file.directory, cell_of_description, self.ruleset, file)
+            description = await self.describer.describe(spec)
+            broken = description.broken
+            if broken is not None and broken.missing_module:
+                remedy = await look(
+                    file.directory,
+                    self.ruleset.remedy,
+                    file,
+                    broken.missing_module,
+                    spec.interpreter,
+                )
+                description = replace(description, broken=replace(broken, remedy=remedy))
+        except Refusal as refusal:
+            return Description(broken=BrokenFile("setup", refusal.message))
+        except OSError as error:
+            return Description(broken=BrokenFile("setup", f"what its cell needs cannot be read: {error}"))
+        return description
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Add a line of a tool to the event log."""

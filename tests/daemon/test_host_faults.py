@@ -20,8 +20,8 @@ from typing import Any, NoReturn, TypeAlias, cast
 
 import pytest
 
-from toolcelld import daemon as daemon_module
 from toolcelld import server
+from toolcelld import services as services_module
 from toolcelld.calls import limit_monitor
 from toolcelld.calls.functions import definitions as definitions_module
 from toolcelld.calls.functions.definitions import Definitions
@@ -57,6 +57,7 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import OPEN, CellLimits
+from toolcelld.services import Services
 from toolcelld.sessions.project_watch import ProjectWatch
 from toolcelld.store import Store
 
@@ -234,9 +235,8 @@ async def installed_packages(_: asyncio.TaskGroup, __: Path, patch: pytest.Monke
 
 
 async def cell_of_a_description(_: asyncio.TaskGroup, __: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(daemon_module, "cell_of_description", fail)
-    daemon = SimpleNamespace(services=SimpleNamespace(ruleset=None))
-    description = await Daemon.describe(cast("Daemon", daemon), FILE)
+    patch.setattr(services_module, "cell_of_description", fail)
+    description = await Services.describe(cast("Services", SimpleNamespace(ruleset=None)), FILE)
     assert description.broken is not None
     assert "cannot be read" in description.broken.message
 

@@ -44,7 +44,7 @@ class NodeService(rpc.NodeServicer):
         if version == self._trust:
             return
         self._trust = version if request.trusted else ""
-        self._daemon.trust_codes({each.tenant: frozenset(each.digests) for each in request.trusted})
+        self._daemon.rules.trust_codes({each.tenant: frozenset(each.digests) for each in request.trusted})
 
     def _held(self) -> Iterator[pb.HeldLease]:
         now = time.time()

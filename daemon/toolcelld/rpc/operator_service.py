@@ -208,10 +208,10 @@ class Operator(Steering):
         directory = trust_request.catalog.directory
         check_owners(directory, await self._project(directory), self._daemon.config.daemon.safe_directories)
         # Another daemon of this user may have been told of a file by its path.
-        await self._daemon.recall_trust()
+        await self._daemon.rules.recall_trust()
         trust_request = dataclasses.replace(trust_request, ruleset=self._services.ruleset)
         trusted = trust_request.granted(request.digest, pinned=request.pinned)
-        if not (kept := await self._daemon.trust(trusted, trust_request.tools)):
+        if not (kept := await self._daemon.rules.trust(trusted, trust_request.tools)):
             logger.warning(
                 "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
             )
@@ -236,7 +236,7 @@ class Operator(Steering):
         directory = await asyncio.to_thread(os.path.realpath, request.directory)  # it may be gone by now
         was_trusted = directory in self._services.ruleset.trusts.by_directory
         self._services.decision("revoke", f"{directory}{'' if was_trusted else ', which was not trusted'}")
-        if not await self._daemon.distrust(directory):
+        if not await self._daemon.rules.distrust(directory):
             raise BadRequest(
                 f"{directory} is not trusted by this daemon any more, but that could not be written down: "
                 "the next one will trust it again. See its log for the reason.",
@@ -300,7 +300,7 @@ class Operator(Steering):
     async def _accept(self, request: pb.TrustRequest) -> pb.TrustResponse:
         accepted = await self._accept_request(request.directory, request.server)
         accepted.check(request.digest)
-        self._daemon.accept(accepted.tools)
+        self._daemon.rules.accept(accepted.tools)
         names = ", ".join(tool.name for tool in accepted.changed)
         self._services.decision("trust", f"the MCP server {request.server}: {names or 'nothing new'}")
         await self._services.catalogs.refresh_all(wait_seconds=LOOK_SECONDS_MAX)

@@ -70,7 +70,7 @@ async def try_server(daemon: Daemon, catalog: Catalog, name: str, version: str) 
     except PackagesError as error:
         response.problem = str(error)
         return response
-    description = await daemon.describe(source)
+    description = await daemon.services.describe(source)
     if description.broken is not None:
         response.problem = description.broken.message
         return response

@@ -88,7 +88,7 @@ class Steering(rpc.OperatorServicer):
                     quota=f"disabled tools: {DISABLED_MAX}",
                 )
         tool = DisabledTool(name, in_a_line(request.reason), time.time())
-        if not (kept := await self._daemon.disable(tool)):
+        if not (kept := await self._daemon.rules.disable(tool)):
             logger.warning("That %s is disabled cannot be written down; it ends with this daemon.", name)
         stop = stop_by_operator(tool.reason, f"who has disabled {name}")
         stopped = self._abort(self._sessions.all, name, stop)
@@ -114,7 +114,7 @@ class Steering(rpc.OperatorServicer):
                 f"{request.tool[:128]!r} is not disabled; {others} is.",
                 field="tool",
             )
-        if not await self._daemon.enable(tool.name):
+        if not await self._daemon.rules.enable(tool.name):
             raise BadRequest(
                 f"{tool.name} is enabled in this daemon, but that could not be written down: "
                 "for the next one it is disabled. See its log for the reason.",

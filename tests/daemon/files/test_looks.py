@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from toolcelld import daemon as daemon_module
+from toolcelld import services as services_module
 from toolcelld.catalog.describing.description import BrokenFile, Description
 from toolcelld.catalog.discovery.sources import ToolFile
-from toolcelld.daemon import Daemon
 from toolcelld.files import looks
 from toolcelld.files.looks import PROMPT_MAX, PROMPT_SECONDS, SLOW_MAX, THREADS, look
+from toolcelld.services import Services
 
 pytestmark = pytest.mark.anyio
 SECONDS_MAX = 20
@@ -174,9 +174,9 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
     def cell(*_: object) -> object:
         return looked(spec)
 
-    monkeypatch.setattr(daemon_module, "cell_of_description", cell)
+    monkeypatch.setattr(services_module, "cell_of_description", cell)
     services = SimpleNamespace(ruleset=Ruleset(), describer=SimpleNamespace(describe=describe))
     file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
-    described = await Daemon.describe(cast("Daemon", SimpleNamespace(services=services)), file)
+    described = await Services.describe(cast("Services", services), file)
     assert described.broken is not None
     assert (described.broken.remedy, seen) == ("install it", ["look", "look"])
