@@ -8,9 +8,7 @@ be in use there any more. That is known
   it by then;
 - or else by the time after which no ticket of the lease is valid.
 
-Several Placements may serve a cluster. Each knows from the nodes what the others have given, and gives what is not exclusive.
-An exclusive volume is given by the one whose epoch most nodes have taken, for as long as they have just said so: that is its
-term. A node is held for as long, so terms do not overlap. Each term begins as a start does.
+Which fences there are, and whether this Placement may give an exclusive one now, is asked of its `Terms`.
 
 It computes on the clock of its caller, in seconds that only go forward, and neither waits nor reads anything.
 """
@@ -20,60 +18,22 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
-from toolcelld.sessions.fences import HOLD_SECONDS, TERM_FENCES
 from toolcelld_cluster.inventory import SILENT, Inventory, Needs, Node
+from toolcelld_cluster.rules import CLOCKS_SECONDS, Rules, Tenant
+from toolcelld_cluster.terms import Terms
 
-CLOCKS_SECONDS: Final = 5.0
-"""By which the clocks of nodes may differ from that of Placement. A ticket that is over by the slowest is over by all."""
 OPEN_SECONDS: Final = 15.0
 """In which a new ticket may open a session: five to fifteen, as its node's clock is. A client dials the node next."""
-STOP_SECONDS: Final = 1.0
-"""From the end of a lease to the end of its last process: a quarter of a second for tools to obey, and the kill."""
 RETRY_SECONDS: Final = 1.0
-FENCES_AHEAD_MAX: Final = 2**30
-"""By which a fence that a node reports may be ahead of ours. Fences begin with the time in milliseconds, so it is twelve days
-by which the clock of Placement's machine was set back, or a thousand terms of others. No fence of a stolen node is believed
-that would leave none to give."""
 LABELS_MAX: Final = 16
 TEXT_MAX: Final = 128
 PATH_MAX: Final = 4096
 AMOUNT_MAX: Final = 1e9
 _SESSION: Final = re.compile(r"s-[0-9a-f]{24}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tenant:
-    """What a tenant may have."""
-
-    directories: tuple[
-        tuple[str, str], ...
-    ]  # volumes, and the path of each that it may use or below; empty for all
-    sessions_max: int = 50
-    resources: Mapping[str, float] = field(default_factory=dict[str, float])
-    operator: bool = False
-    # The digests of code that its sessions may have with all that it asks for.
-    trust: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What Placement's configuration says about leases."""
-
-    tenants: Mapping[str, Tenant]
-    exclusive: frozenset[str] = frozenset()
-    lease_seconds: float = 10.0
-    ticket_seconds: float = 300.0
-    elects: str = ""  # which of several Placements this is; empty for the only one
-    trust: str = ""  # the version of what tenants trust; empty for nothing
-
-    @property
-    def over_seconds(self) -> float:
-        """From the last word of a client to the end of what it has left on a node."""
-        return self.lease_seconds + STOP_SECONDS
 
 
 class Client(NamedTuple):
@@ -161,16 +121,7 @@ class Book:
         self._of_node: dict[str, dict[str, Lease]] = {node.name: {} for node in inventory}
         self._bound: dict[str, _Binding] = {}
         self._of_tenant: dict[str, dict[str, Lease]] = {}
-        self.epoch = first_fence
-        """What nodes are asked with, so that they open no exclusive volume with a ticket that another Placement has given."""
-        self._fence = first_fence
-        self._unheard = set(self._of_node)  # that have not reported since the start
-        self._heard_at: dict[str, float] = {}  # when nodes were asked that have taken our epoch
-        self._term_until = 0.0  # of several Placements, when ours is over
-        self._was_led = False  # whether our epoch has had a term
-        self._given = 0  # exclusive fences of our epoch, which those of others do not touch
-        self._known_from = now + rules.ticket_seconds + CLOCKS_SECONDS + rules.over_seconds
-        """When no lease is in use that was given before the start."""
+        self.terms = Terms(rules, self._of_node, now, first_fence)
 
     # What clients ask
 
@@ -271,8 +222,7 @@ class Book:
         """Take note of a node, or of what it offers now."""
         if node.name not in self._of_node:
             self._of_node[node.name] = {}
-            if now < self._known_from:
-                self._unheard.add(node.name)
+            self.terms.join(now, node.name)
         self.inventory.put(node)
 
     def part(self, name: str) -> bool:
@@ -280,7 +230,7 @@ class Book:
         if self._of_node.get(name):
             return False
         if self._of_node.pop(name, None) is not None:
-            self._unheard.discard(name)
+            self.terms.part(name)
             self.inventory.remove(name)
         return True
 
@@ -306,16 +256,7 @@ class Book:
             epoch: The greatest epoch that it has taken.
             elected: Whether it has taken ours; asked for by several Placements alone.
         """
-        if self.rules.elects:
-            self._hold(asked_at, node, epoch, elected=elected)
-            takes = takes and (elected or asked_at >= self._term_until)  # one that another Placement holds
-        elif epoch <= self.epoch:
-            self._unheard.discard(node)
-        elif epoch <= self._fence + FENCES_AHEAD_MAX:
-            # The clock was set back, so tickets of before may have greater fences than ours, until none is valid any more
-            self._fence = max(self._fence, epoch)
-            if asked_at >= self._known_from:
-                self.epoch = self._fence
+        takes = self.terms.report(asked_at, node, epoch, elected=elected) and takes
         self.inventory.set_open(node, is_open=takes)
         found = {each.session: each for each in held}
         for lease in list(self._of_node[node].values()):
@@ -325,47 +266,9 @@ class Book:
         for each in found.values():
             self._adopt(asked_at, node, each)
 
-    def _hold(self, asked_at: float, node: str, epoch: int, *, elected: bool) -> None:
-        """Take note of whether a node is held by us, and begin a term or go on with it when most are."""
-        if not elected:
-            self._heard_at.pop(node, None)
-            if self.epoch - TERM_FENCES < epoch <= self._fence + FENCES_AHEAD_MAX:
-                self._fence = max(self._fence, epoch)
-                if asked_at >= self._term_until:
-                    self._begin_anew()
-            return
-        self._unheard.discard(node)
-        self._heard_at[node] = asked_at
-        heard = sorted(self._heard_at.values(), reverse=True)
-        least = len(self._of_node) // 2
-        if len(heard) <= least:
-            return
-        if heard[least] > self._term_until:
-            if self._was_led:
-                self._begin_anew()
-                return
-            self._was_led = True
-            rules = self.rules
-            self._known_from = (
-                heard[0] + HOLD_SECONDS + rules.ticket_seconds + CLOCKS_SECONDS + rules.over_seconds
-            )
-        self._term_until = heard[least] + HOLD_SECONDS
-
-    def _begin_anew(self) -> None:
-        """Ask for a term with another epoch: what others have given meanwhile is not known."""
-        self._fence += TERM_FENCES
-        self.epoch, self._given, self._was_led = self._fence, 0, False
-        self._heard_at.clear()
-        self._unheard = set(self._of_node)
-
     def _check_term(self, now: float, volume: str) -> None:
         """Raise `Refusal` while another Placement may give out an exclusive volume."""
-        if not self.rules.elects or volume not in self.rules.exclusive:
-            return
-        if self._given >= TERM_FENCES - 1:
-            self._term_until = now
-            self._begin_anew()
-        if now >= self._term_until:
+        if volume in self.rules.exclusive and not self.terms.claim(now):
             text = f"{volume} is exclusive, and this Placement does not have most of the nodes now; ask another one"
             raise Refusal(RefusalReason.MOVED, f"{text}.", retry_seconds=RETRY_SECONDS)
 
@@ -406,9 +309,13 @@ class Book:
 
     def _again(self, now: float, lease: Lease, begin: str) -> Lease:
         is_exclusive = lease.volume in self.rules.exclusive
-        if is_exclusive and lease.fence <= self.epoch and not self._users(lease.node, lease.volume, lease):
+        if (
+            is_exclusive
+            and lease.fence <= self.terms.epoch
+            and not self._users(lease.node, lease.volume, lease)
+        ):
             # Its node opens nothing with this one, if the session is not open there any more
-            lease.fence = self._exclusive_fence()
+            lease.fence = self.terms.exclusive_fence()
             self._bind(lease)
         lease.begin, lease.left_at = begin, None
         lease.opens_until = now + OPEN_SECONDS
@@ -443,7 +350,7 @@ class Book:
             node = self.inventory.choose(needs, without=without)
             if node is None:
                 raise self._no_room(needs, without)
-            return node.name, self.next_fence()
+            return node.name, self.terms.next_fence()
         if old is not None and old.volume == needs.volume and now < old.over_at(self.rules):
             left = old.over_at(self.rules) - now
             text = f"the lease of {needs.volume} on {old.node} is over in {left:.1f} s"
@@ -461,13 +368,7 @@ class Book:
         node = self.inventory.choose(needs, without=without)
         if node is None:
             raise self._no_room(needs, without)
-        return node.name, self._exclusive_fence()
-
-    def _exclusive_fence(self) -> int:
-        if not self.rules.elects:
-            return self.next_fence()
-        self._given += 1
-        return self.epoch + self._given
+        return node.name, self.terms.exclusive_fence()
 
     def _users(self, node: str, volume: str, old: Lease | None) -> list[Lease]:
         leases = self._of_node[node].values()
@@ -475,9 +376,9 @@ class Book:
 
     def _check_known(self, now: float, volume: str) -> None:
         """Raise `Refusal` while a node that has the volume may have a lease that was given before the start."""
-        if now >= self._known_from:
-            return
-        unheard = sorted(name for name in self._unheard if volume in self.inventory.node(name).volumes)
+        unheard = sorted(
+            name for name in self.terms.unheard(now) if volume in self.inventory.node(name).volumes
+        )
         if unheard:
             text = f"{volume} is exclusive, and {unheard[0]} has not said yet whether it is in use there"
             raise Refusal(RefusalReason.BUSY, f"{text}.", retry_seconds=RETRY_SECONDS)
@@ -486,16 +387,10 @@ class Book:
         text = f"no node can take the session:\n{self.inventory.faults(needs, without=without)}"
         return NoRoom(text, needs)
 
-    def next_fence(self) -> int:
-        """Return a fence that is greater than each before."""
-        self._fence += 1
-        return self._fence
-
     def _adopt(self, now: float, node: str, held: Held) -> None:
         """Take over a lease that a node reports; one that has moved since ends there by itself."""
-        if held.fence > self._fence + FENCES_AHEAD_MAX or _SESSION.fullmatch(held.session) is None:
+        if _SESSION.fullmatch(held.session) is None or not self.terms.believe(held.fence):
             return
-        self._fence = max(self._fence, held.fence)
         known = self.leases.get(held.session)
         if known is not None and known.fence >= held.fence:
             return

@@ -23,8 +23,9 @@ from pydantic import (
 
 from toolcell._units import parse_seconds
 from toolcelld.config.values import tcp_address
-from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Rules, Tenant
+from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX
 from toolcelld_cluster.inventory import Node
+from toolcelld_cluster.rules import Rules, Tenant
 
 OTHERS_MAX: Final = 4
 TRUST_MAX: Final = 10_000

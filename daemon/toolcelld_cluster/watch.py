@@ -114,7 +114,7 @@ class NodeWatch:
         until, rules, has_trust = clock() + CONNECTION_SECONDS, self._book.rules, ""
         while (asked_at := clock()) < until:
             self._hurry.clear()
-            request = pb.ReportRequest(epoch=self._book.epoch, elects=rules.elects, trust=rules.trust)
+            request = pb.ReportRequest(epoch=self._book.terms.epoch, elects=rules.elects, trust=rules.trust)
             if has_trust != rules.trust:
                 request.trusted.extend(
                     pb.TrustedCode(tenant=name, digests=sorted(tenant.trust))
@@ -123,7 +123,9 @@ class NodeWatch:
                 )
             report = await channel.ask(NodeMethods.Report, request, ANSWER_SECONDS)
             has_trust = report.trust
-            if request.epoch == self._book.epoch:  # else another node has told of a greater one meanwhile
+            if (
+                request.epoch == self._book.terms.epoch
+            ):  # else another node has told of a greater one meanwhile
                 self._take(asked_at, report)
             await self._pause()
 

@@ -15,9 +15,10 @@ import pytest
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.sessions.caller import Lease as Shown
 from toolcelld.sessions.fences import HOLD_SECONDS, TERM_FENCES, Fences, is_older
-from toolcelld_cluster import book as books
-from toolcelld_cluster.book import CLOCKS_SECONDS, OPEN_SECONDS, Book, Client, Held, Lease, Rules, Tenant
+from toolcelld_cluster import terms
+from toolcelld_cluster.book import OPEN_SECONDS, Book, Client, Held, Lease
 from toolcelld_cluster.inventory import Inventory, Node
+from toolcelld_cluster.rules import CLOCKS_SECONDS, Rules, Tenant
 
 ALICE = Client("alice", "aa" * 32)
 BOB = Client("bob", "bb" * 32)
@@ -264,7 +265,7 @@ def of_two(number: int = 1) -> Book:
 
 def elect(made: Book, now: float, *names: str) -> None:
     for name in names:
-        made.report(now, name, (), takes=True, epoch=made.epoch, elected=True)
+        made.report(now, name, (), takes=True, epoch=made.terms.epoch, elected=True)
 
 
 def test_of_several_placements_the_one_that_most_nodes_have_taken_gives_out_what_is_exclusive() -> None:
@@ -287,43 +288,43 @@ def test_of_several_placements_the_one_that_most_nodes_have_taken_gives_out_what
 def test_a_term_that_was_interrupted_begins_with_another_epoch_and_asks_all_nodes_again() -> None:
     made = of_two()
     elect(made, START, "n1", "n2", "n3")
-    first, later = made.epoch, START + HOLD_SECONDS + 1
+    first, later = made.terms.epoch, START + HOLD_SECONDS + 1
     elect(made, later, "n1", "n2")
-    assert made.epoch >= first + TERM_FENCES
+    assert made.terms.epoch >= first + TERM_FENCES
     assert refused(partial(resolve, made, later, "x:")).reason is RefusalReason.MOVED
     elect(made, later + 1, "n1", "n2")
     assert "n3 has not said yet" in refused(partial(resolve, made, later + 1, "x:")).message
     elect(made, later + 1, "n3")
-    assert resolve(made, later + 1, "x:").fence > made.epoch
+    assert resolve(made, later + 1, "x:").fence > made.terms.epoch
 
 
 def test_a_placement_whose_epoch_is_refused_asks_with_one_above_all_fences_of_the_other_one() -> None:
     made = of_two(2)
     made.report(START, "n1", (), takes=True, epoch=150, elected=False)
-    assert made.epoch >= 150 + TERM_FENCES
-    asked_with = made.epoch
+    assert made.terms.epoch >= 150 + TERM_FENCES
+    asked_with = made.terms.epoch
     made.report(START, "n2", (), takes=True, epoch=150, elected=False)
-    assert made.epoch == asked_with
+    assert made.terms.epoch == asked_with
     elect(made, START + 1, "n2", "n3")
     made.report(START + 1, "n1", (), takes=True, epoch=10 * TERM_FENCES, elected=False)
-    assert made.epoch == asked_with, "the term goes on, as most nodes have that epoch"
-    assert made.next_fence() > 10 * TERM_FENCES
+    assert made.terms.epoch == asked_with, "the term goes on, as most nodes have that epoch"
+    assert made.terms.next_fence() > 10 * TERM_FENCES
 
 
 def test_an_epoch_that_a_stolen_node_makes_up_takes_no_fences_away() -> None:
     made = of_two()
     made.report(START, "n1", (), takes=True, epoch=2**63, elected=False)
-    assert made.epoch == 100
-    assert made.next_fence() == 101
+    assert made.terms.epoch == 100
+    assert made.terms.next_fence() == 101
 
 
 def test_a_term_ends_when_it_has_given_as_many_fences_as_the_next_epoch_is_greater_by(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(books, "TERM_FENCES", 3)
+    monkeypatch.setattr(terms, "TERM_FENCES", 3)
     made = of_two()
     elect(made, START, "n1", "n2", "n3")
-    first, fences = made.epoch, list[int]()
+    first, fences = made.terms.epoch, list[int]()
     for _ in range(2):
         lease = resolve(made, START, "x:")
         fences.append(lease.fence)
@@ -337,9 +338,11 @@ def test_a_term_ends_when_it_has_given_as_many_fences_as_the_next_epoch_is_great
 def test_what_another_placement_has_given_does_not_end_a_term() -> None:
     made = of_two()
     elect(made, START, "n1", "n2", "n3")
-    other = held(resolve(made, START))._replace(fence=made.epoch + 5 * TERM_FENCES, session="s-" + "f" * 24)
-    made.report(START, "n2", [other], takes=True, epoch=made.epoch, elected=True)
-    assert resolve(made, START, "x:").fence == made.epoch + 1
+    other = held(resolve(made, START))._replace(
+        fence=made.terms.epoch + 5 * TERM_FENCES, session="s-" + "f" * 24
+    )
+    made.report(START, "n2", [other], takes=True, epoch=made.terms.epoch, elected=True)
+    assert resolve(made, START, "x:").fence == made.terms.epoch + 1
     assert resolve(made, START).fence > other.fence
 
 
@@ -425,7 +428,7 @@ class World:
                 Held(s.session, Client(s.tenant, ""), s.volume, s.root, s.begin, s.fence, {}, 100.0)
                 for s, _ in machine.sessions.values()
             ]
-            asked_with = placement.epoch
+            asked_with = placement.terms.epoch
             elected = machine.fences.ask(asked_with, placement.rules.elects)
             takes, epoch = self.rng.random() < 0.7, machine.fences.epoch
             placement.report(self.now, machine.name, leases, takes=takes, epoch=epoch, elected=elected)
@@ -550,7 +553,7 @@ class World:
 
     def restarted(self) -> Book:
         """Placement, which was killed and started again."""
-        return Book(self.rules, nodes(*self.names), self.now, self.book.next_fence())
+        return Book(self.rules, nodes(*self.names), self.now, self.book.terms.next_fence())
 
     def restart(self, machine: Machine) -> None:
         machine.sessions.clear()

@@ -13,10 +13,11 @@ from toolcell import _certificates
 from toolcell_proto.v1 import placement_pb2 as pb
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.remote.certificates import fingerprint
-from toolcelld_cluster.book import Book, Client, Held, Lease, Rules, Tenant
+from toolcelld_cluster.book import Book, Client, Held, Lease
 from toolcelld_cluster.engine import NodeState, Start
 from toolcelld_cluster.inventory import Inventory, Needs, Node
 from toolcelld_cluster.keys import keys
+from toolcelld_cluster.rules import Rules, Tenant
 from toolcelld_cluster.service import SILENT_SECONDS, Placement
 
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,10 @@ import pytest
 from toolcell_proto.v1 import placement_pb2 as pb
 from toolcelld.sessions.lease import clock
 from toolcelld_cluster import watch
-from toolcelld_cluster.book import Book, Rules
+from toolcelld_cluster.book import Book
 from toolcelld_cluster.inventory import Inventory, Node
 from toolcelld_cluster.keys import keys
+from toolcelld_cluster.rules import Rules
 from toolcelld_cluster.watch import NodeWatch
 
 pytestmark = pytest.mark.anyio
