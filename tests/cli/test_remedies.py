@@ -61,7 +61,7 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
         "catalog/discovery/sources.py",
         "_not_used",
     ): "tests/daemon/catalog/test_listed.py follows it",
-    ("rpc/trust_request.py", "check_owners"): "tests/cli/operation/test_accepting.py follows it",
+    ("rpc/operators/trust_request.py", "check_owners"): "tests/cli/operation/test_accepting.py follows it",
     (
         "policy/interpreters.py",
         "missing_module",
@@ -162,14 +162,14 @@ TYPED: dict[tuple[str, str], Case | str] = {
     ("rpc/agent_service.py", "release"): (
         "cli/operation/test_release.py::test_a_tool_that_was_shut_out_is_released_by_its_name_or_its_path"
     ),
-    ("rpc/doctor.py", "prepare"): (
+    ("rpc/operators/doctor.py", "prepare"): (
         "cli/authoring/test_prepare.py::"
         "test_an_edit_of_the_lock_file_makes_other_packages_and_the_old_ones_are_not_used_but_removed"
     ),
     ("rpc/messages/decoding.py", "restart"): "of another version of the daemon",
     ("rpc/operator_service.py", "trust"): "of a thousand projects",
-    ("rpc/steering.py", "status"): "of a thousand tools",
-    ("rpc/trust_request.py", "trust"): (
+    ("rpc/operators/steering.py", "status"): "of a thousand tools",
+    ("rpc/operators/trust_request.py", "trust"): (
         "cli/test_first_week.py::test_a_hostile_project_gains_nothing_by_a_file_that_is_trusted_by_its_path"
     ),
     ("store.py", "disable"): "process/test_damaged_state.py::{damaged}",

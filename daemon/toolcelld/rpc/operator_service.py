@@ -28,15 +28,7 @@ from toolcelld.policy.permit import permit_of
 from toolcelld.policy.project import Project
 from toolcelld.policy.promises import text_of
 from toolcelld.policy.trust import TRUSTED_MAX
-from toolcelld.rpc.activity import Activity
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, pin_of
-from toolcelld.rpc.doctor import (
-    diagnose,
-    look_at_engine,
-    look_at_inspector,
-    look_at_programs,
-    look_at_records,
-)
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import (
     call_info,
@@ -44,10 +36,24 @@ from toolcelld.rpc.messages.encoding import (
     encode_session,
     timestamp,
 )
-from toolcelld.rpc.preparation import prepare, remove_unused
-from toolcelld.rpc.server_update import server_section, try_server
-from toolcelld.rpc.steering import Context, Steering, encode_disabled, encode_quarantined
-from toolcelld.rpc.trust_request import AcceptRequest, TrustRequest, check_owners, encode_trusted, is_of
+from toolcelld.rpc.operators.activity import Activity
+from toolcelld.rpc.operators.doctor import (
+    diagnose,
+    look_at_engine,
+    look_at_inspector,
+    look_at_programs,
+    look_at_records,
+)
+from toolcelld.rpc.operators.preparation import prepare, remove_unused
+from toolcelld.rpc.operators.server_update import server_section, try_server
+from toolcelld.rpc.operators.steering import Context, Steering, encode_disabled, encode_quarantined
+from toolcelld.rpc.operators.trust_request import (
+    AcceptRequest,
+    TrustRequest,
+    check_owners,
+    encode_trusted,
+    is_of,
+)
 from toolcelld.sessions.admission import find_tool
 
 logger = logging.getLogger(__name__)

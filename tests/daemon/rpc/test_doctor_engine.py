@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolcelld.environments.engine import ScriptEngine
-from toolcelld.rpc import doctor
+from toolcelld.rpc.operators import doctor
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.daemon.records.kept import ended
 
-from toolcelld.rpc.history import History
+from toolcelld.rpc.operators.history import History
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcelld.policy.host import HostCapabilities
-from toolcelld.rpc.doctor import _process_numbers  # pyright: ignore[reportPrivateUsage]  # this kernel bounds them
+from toolcelld.rpc.operators.doctor import _process_numbers  # pyright: ignore[reportPrivateUsage]  # this kernel bounds them
 from toolcelld.sandbox.namespaces import BOUNDED, BOUNDED_ROUGHLY
 
 

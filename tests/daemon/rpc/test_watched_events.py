@@ -14,7 +14,7 @@ from tests.daemon.records.kept import NOW, put, recording
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.event_log import OperatorEvent
 from toolcelld.records.ledger import Records
-from toolcelld.rpc.history import History
+from toolcelld.rpc.operators.history import History
 
 pytestmark = pytest.mark.anyio
 

@@ -26,8 +26,8 @@ from toolcelld.event_log import OperatorEvent
 from toolcelld.lifecycle import WorkerState
 from toolcelld.pool.shared_worker import SharedWorker
 from toolcelld.pool.worker import Worker
-from toolcelld.rpc.history import encode_event
 from toolcelld.rpc.messages.encoding import call_info, encode_session, encode_worker, timestamp
+from toolcelld.rpc.operators.history import encode_event
 
 ROWS_DEFAULT: Final = 100
 ROWS_MAX: Final = 1000

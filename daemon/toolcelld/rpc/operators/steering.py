@@ -20,8 +20,8 @@ from toolcelld.lifecycle import DaemonState, WorkerState
 from toolcelld.policy.disabled import DISABLED_MAX, DisabledTool, in_a_line
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, look_at, stop_by_operator
-from toolcelld.rpc.history import History
 from toolcelld.rpc.messages.encoding import timestamp
+from toolcelld.rpc.operators.history import History
 from toolcelld.sessions.admission import find_tool
 from toolcelld.sessions.session import Session
 
