@@ -86,6 +86,8 @@ class Cell:
         self._kernel_log: KernelLog | None = None
         self._born = time.monotonic()
         self._count_answers: deque[asyncio.Future[int]] = deque()
+        self.named = asyncio.Event()
+        """Set when its keeper has said which process is the worker, or when it has ended."""
         self.stdio = StdioReader(self._on_stdio)
         self.channel = WorkerChannel(receiver.on_frame, self._on_frame_error)
         self._life: socket.socket
@@ -322,6 +324,7 @@ class Cell:
                     answer.set_result(int(values[0]))
             elif word == "pid":
                 self.processes.begin(int(values[0]), int(values[1]) if len(values) > 1 else 0)
+                self.named.set()
             elif word == "exit":
                 if self._status is not None:
                     continue  # init has reported it, and this is its own exit
@@ -387,6 +390,7 @@ class Cell:
             usage=usage,
         )
         self._close()
+        self.named.set()
         self.ended.set_result(cell_exit)
 
     def _kernel_kill(self) -> KernelKill | None:

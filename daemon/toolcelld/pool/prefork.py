@@ -207,10 +207,13 @@ class PreforkedCells:
         try:
             async with asyncio.timeout(HELLO_SECONDS_MAX):
                 await receiver.hello
+                # The keeper can be later than its worker, on a loaded machine. A worker that is guarded by then would be taken
+                # for a process that its tool has started, and its guard for the worker.
+                await cell.named.wait()
         except TimeoutError:
             cell.end()
             await cell.ended
-            raise ZygoteFailed(f"a new worker sent no hello within {HELLO_SECONDS_MAX:.0f} s") from None
+            raise ZygoteFailed(f"a new cell was not ready within {HELLO_SECONDS_MAX:.0f} s") from None
         except BaseException:
             cell.end()
             await asyncio.shield(cell.ended)

@@ -10,6 +10,8 @@ import pytest
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.pool.prefork import READY_MAX, RETRIES_MAX, PreforkedCells
+from toolcelld.protocol.frames import Frame
+from toolcelld.protocol.messages import PROTOCOL_VERSION
 from toolcelld.sandbox.policy import Enclosure
 
 pytestmark = pytest.mark.anyio
@@ -21,6 +23,7 @@ class FakeCell:
     def __init__(self) -> None:
         self.receiver: Receiver | None = None
         self.ended = asyncio.get_running_loop().create_future()
+        self.named = asyncio.Event()
 
     def pass_on_to(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -146,7 +149,30 @@ async def test_a_worker_that_never_says_hello_is_ended_and_its_start_told(
     monkeypatch.setattr("toolcelld.pool.prefork.HELLO_SECONDS_MAX", 0.0)
     async with asyncio.TaskGroup() as tasks:
         cells = PreforkedCells(cast("Any", None), tasks, cast("Any", None), enclosure="none")
-        with pytest.raises(ZygoteFailed, match="sent no hello within 0 s"):
+        with pytest.raises(ZygoteFailed, match="was not ready within 0 s"):
             await cells.take(Receiver())
         await cells.aclose()
     assert [cell.ended.done() for cell in started] == [True]
+
+
+async def test_a_cell_is_taken_only_when_its_keeper_has_said_which_process_is_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[FakeCell] = []
+
+    async def start(_: object, receiver: Receiver, **__: object) -> FakeCell:
+        started.append(FakeCell())
+        receiver.on_frame(
+            Frame({"type": "hello", "protocol": PROTOCOL_VERSION, "pid": 1, "python": "3"}, b"")
+        )
+        return started[-1]
+
+    monkeypatch.setattr(Cell, "start", start)
+    async with asyncio.TaskGroup() as tasks:
+        cells = PreforkedCells(cast("Any", None), tasks, cast("Any", None), enclosure="none")
+        taken = tasks.create_task(cells.take(Receiver()))
+        await settled()
+        assert not taken.done()
+        started[0].named.set()
+        assert await taken is cast("Any", started[0])
+        await cells.aclose()
