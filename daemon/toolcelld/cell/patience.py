@@ -19,25 +19,39 @@ LATE_SECONDS: Final = 1.0
 """A timer that fires so much too late; on a machine with twenty processes for each processor they are late by tenths."""
 
 
+class _Watch:
+    """Looks whether the event loop is late, until it is stopped.
+
+    A function that schedules itself would be a cycle with all that it refers to: the time limit, and so its task.
+    """
+
+    def __init__(self, bound: asyncio.Timeout, seconds: float) -> None:
+        self._bound, self._seconds = bound, seconds
+        self._loop = asyncio.get_running_loop()
+        self._schedule()
+
+    def _schedule(self) -> None:
+        due = self._loop.time() + LOOK_SECONDS
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look, due)
+
+    def _look(self, due: float) -> None:
+        now = self._loop.time()
+        if (late := now - due) > LATE_SECONDS:
+            logger.warning("the event loop was late by %.1f s; what it waits for gets its time again", late)
+            self._bound.reschedule(now + self._seconds)
+        self._schedule()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+
 @contextlib.asynccontextmanager
 async def patience(seconds: float) -> AsyncGenerator[None]:
     """Raise `TimeoutError` after so many seconds; they begin anew whenever the event loop was late itself."""
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle | None = None
     async with asyncio.timeout(seconds) as bound:
-
-        def look(due: float) -> None:
-            nonlocal timer
-            now = loop.time()
-            if (late := now - due) > LATE_SECONDS:
-                logger.warning(
-                    "the event loop was late by %.1f s; what it waits for gets its time again", late
-                )
-                bound.reschedule(now + seconds)
-            timer = loop.call_later(LOOK_SECONDS, look, now + LOOK_SECONDS)
-
-        timer = loop.call_later(LOOK_SECONDS, look, loop.time() + LOOK_SECONDS)
+        watch = _Watch(bound, seconds)
         try:
             yield
         finally:
-            timer.cancel()  # the newest one
+            watch.stop()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 
 import pytest
 
@@ -36,3 +38,22 @@ async def test_silence_has_an_end() -> None:
     with pytest.raises(TimeoutError):
         async with patience(0.05):
             await asyncio.Event().wait()
+
+
+async def test_what_has_waited_is_freed_without_the_garbage_collector() -> None:
+    """It waits for each cell and each worker; what they leave would lie there until the old objects are searched."""
+
+    async def wait() -> None:
+        async with patience(60):
+            await asyncio.sleep(0)
+
+    gc.disable()
+    try:
+        task = asyncio.create_task(wait())
+        await task
+        kept = weakref.ref(task)
+        del task
+        await asyncio.sleep(0)  # the loop has let go of it
+        assert kept() is None
+    finally:
+        gc.enable()
