@@ -48,6 +48,7 @@ class Kind:
     - `details`: of the outcome; None is not compared.
     - `act`: what is done until the outcome.
     - `stored`: whether the result is too long for the model, and is read from the daemon afterwards.
+    - `left`: how many processes it leaves behind.
     """
 
     share: int
@@ -58,6 +59,7 @@ class Kind:
     details: object = None
     act: Callable[[Call], Awaitable[Outcome]] = ends
     stored: bool = False
+    left: int = 0
 
     @property
     def sick(self) -> bool:
@@ -75,6 +77,8 @@ class Kind:
             return f"its output is {outcome.output}"
         if outcome.kind in _STOPPED and outcome.ran and outcome.stopped not in {"settled", "killed"}:
             return f"no proof of its stop: {outcome.stopped}"
+        if (left := outcome.facts.leftover_processes) != self.left:
+            return f"{left} processes left by it, by {outcome.facts.worker_id}"
         # No tool of the mix changes its process for good, so no worker is replaced for that.
         return next((note for note in outcome.notes if note.startswith(CHANGED)), "")
 
@@ -107,7 +111,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "asks, denied": Kind(1000, "steady_asks", ending=Ending.denied),
     "requests": Kind(1000, "steady_requests", {"number": 21}, details=42),
     "executes": Kind(1000, "steady_executes"),
-    "leaves a process": Kind(300, "steady_leaves"),
+    "leaves a process": Kind(300, "steady_leaves", left=1),
     "fails": Kind(2000, "steady_fails", ending=Ending.tool_error),
     "invalid": Kind(1000, "steady_add", {"a": "one"}, ending=Ending.invalid_arguments),
     "unknown": Kind(300, "nothing", ending=Ending.refused, cause="unknown_tool"),

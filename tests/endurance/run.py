@@ -80,10 +80,13 @@ class Findings:
 
 
 def configuration(calls: int) -> tuple[str, int]:
-    """Return the daemon's, and the quota of outputs: a quarter of the run fills it, and the records, so that both stay as they are."""
+    """Return the daemon's, and the quota of outputs: a quarter of the run fills it, and the records, so that both stay as they are.
+
+    The records have the same bound for calls and for events, of which there are four for ten calls.
+    """
     share = KINDS["stored"].share / 100_000
     quota_bytes = max(2**20, int(calls * share * TEXT_BYTES / 4))
-    return CONFIG.format(quota_bytes=quota_bytes, rows=max(1000, calls // 4)), quota_bytes
+    return CONFIG.format(quota_bytes=quota_bytes, rows=max(1000, calls // 10)), quota_bytes
 
 
 def lay_out(daemon: RunningDaemon) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.endurance.__main__ import failures, run
+from tests.endurance.__main__ import failures, run, went_on
 from tests.endurance.mix import KINDS, deal
 from tests.endurance.run import Findings
 from tests.endurance.slopes import SAMPLES_MIN, fit
 
-from toolcell.client import Kind, Outcome
+from toolcell.client import Facts, Kind, Outcome
 from toolcelld.calls.run import CHANGED
+from toolcelld.pool.pool import WENT_ON
 
 CALLS = 400
 
@@ -69,6 +70,10 @@ def test_an_outcome_of_another_kind_is_noticed() -> None:
     assert KINDS["aborted, sync"].wrong(Outcome(Kind.ok))
     assert KINDS["aborted, sync"].wrong(Outcome(Kind.aborted, ran=True, stopped="best_effort"))
     assert KINDS["sync"].wrong(Outcome(Kind.ok, details=4))
+    left = Facts(worker_id="w-1", leftover_processes=1)
+    assert KINDS["sync"].wrong(Outcome(Kind.ok, details=3, facts=left)) == "1 processes left by it, by w-1"
+    assert KINDS["leaves a process"].wrong(Outcome(Kind.ok, facts=left)) == ""
+    assert KINDS["leaves a process"].wrong(Outcome(Kind.ok))
     assert not KINDS["sync"].wrong(Outcome(Kind.ok, details=3, notes=("An edit was not loaded.",)))
     assert (
         KINDS["sync"].wrong(Outcome(Kind.ok, details=3, notes=(f"{CHANGED} priority.",))).startswith(CHANGED)
@@ -80,3 +85,10 @@ def test_a_call_that_never_ends_is_noticed() -> None:
     findings.add("sync", "")
     assert failures(findings, calls=2, left="", fitted={}) == ["lost: sync, call 1"]
     assert "1 calls of 3 have ended" in failures(findings, calls=3, left="", fitted={})
+
+
+def test_an_idle_worker_that_is_ended_is_noticed() -> None:
+    line = (
+        f"WARNING toolcelld.pool.pool: w-1 steady, {WENT_ON}: it started a process, sleep; its cell is ended"
+    )
+    assert went_on(f"INFO toolcelld.server: toolcelld serves\n{line}\n") == [f"ended: {line}"]

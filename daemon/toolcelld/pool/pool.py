@@ -50,6 +50,8 @@ WAITING_MAX: Final = 4000
 Each is some kilobytes beside its arguments, which are bounded on their own."""
 LEAVING_MAX: Final = 3
 """Processes of one MCP server that get no call and have some; with so many, new calls wait for the end of one."""
+WENT_ON: Final = "after its result"
+"""In the line of an idle worker that is ended, as it does something."""
 CALLS_PER_WORKER_MAX: Final = 10_000
 """After so many calls a worker is worn out: what leaks in a tool goes with it."""
 
@@ -317,9 +319,7 @@ class Pool:
 
     def _end_active(self, worker: Worker, doing: str) -> None:
         """End an idle worker that goes on after its result."""
-        logger.warning(
-            "%s %s, after its result: %s; its cell is ended", worker.id, worker.spec.file.stem, doing
-        )
+        logger.warning("%s %s, %s: %s; its cell is ended", worker.id, worker.spec.file.stem, WENT_ON, doing)
         self._idle.discard(worker)
         worker.fire(WorkerEvent.RETIRE)
         worker.cell.end()
