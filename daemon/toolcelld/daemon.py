@@ -41,7 +41,7 @@ from toolcelld.event_log import LogLevel, LogLine, OperatorEvent, about
 from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, StateMachine, WorkerState
 from toolcelld.output.spill import SpillStore
-from toolcelld.policy.disabled import texts
+from toolcelld.policy.decisions.disabled import texts
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset

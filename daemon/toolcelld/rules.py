@@ -17,9 +17,9 @@ from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
 from toolcelld.catalog.problem import Problem
 from toolcelld.config.load import Config
 from toolcelld.config.schema import PROJECT
-from toolcelld.policy import disabled, promises, trust
-from toolcelld.policy.disabled import DisabledTool
-from toolcelld.policy.trust import Trusted
+from toolcelld.policy.decisions import disabled, promises, trust
+from toolcelld.policy.decisions.disabled import DisabledTool
+from toolcelld.policy.decisions.trust import Trusted
 from toolcelld.services import Services
 from toolcelld.sessions.registry import Sessions
 

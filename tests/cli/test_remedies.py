@@ -116,7 +116,7 @@ FOLLOWED: dict[tuple[str, str], Case | str] = {
 
 
 TYPED: dict[tuple[str, str], Case | str] = {
-    ("policy/disabled.py", "enable"): Case(
+    ("policy/decisions/disabled.py", "enable"): Case(
         HELLO, CALL, "is disabled by an operator", before=("disable", "t", "--reason", "x")
     ),
     ("pool/quarantine.py", "release"): Case(HELLO, CALL, "is in quarantine", before=("quarantine", "t")),
@@ -144,7 +144,7 @@ TYPED: dict[tuple[str, str], Case | str] = {
     ("environments/builder.py", "config"): (
         "process/test_environments.py::test_without_uv_the_error_says_how_to_install_it"
     ),
-    ("policy/consent.py", "trust"): "cli/test_first_week.py::{week}",
+    ("policy/decisions/consent.py", "trust"): "cli/test_first_week.py::{week}",
     ("policy/explain.py", "reload"): (
         "cli/operation/test_explain.py::test_a_protected_name_and_the_grant_that_it_names"
     ),

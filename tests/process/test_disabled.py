@@ -14,7 +14,7 @@ from toolcell.client import Catalog, Kind, Refused, Session, Started
 from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcelld.policy.disabled import DISABLED_MAX, REASON_LETTERS_MAX
+from toolcelld.policy.decisions.disabled import DISABLED_MAX, REASON_LETTERS_MAX
 
 pytestmark = pytest.mark.anyio
 

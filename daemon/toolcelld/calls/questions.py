@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from toolcell._context.ui import QUESTION
 from toolcelld.calls import events
 from toolcelld.calls.timers import PausableTimer
-from toolcelld.policy.disabled import in_a_line
+from toolcelld.policy.decisions.disabled import in_a_line
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     AnswerMessage,

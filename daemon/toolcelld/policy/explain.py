@@ -22,7 +22,7 @@ from toolcelld.config.mistakes import dotted
 from toolcelld.config.remedies import CONFIG_FILE, set_command
 from toolcelld.config.resolution.access import Access
 from toolcelld.config.schema import PROJECT
-from toolcelld.policy.consent import grant_command
+from toolcelld.policy.decisions.consent import grant_command
 from toolcelld.policy.permit import Permit
 from toolcelld.sandbox import landlock
 from toolcelld.sandbox.guard.names import protected_name

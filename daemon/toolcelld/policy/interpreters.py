@@ -36,7 +36,7 @@ from toolcelld.environments.requirements import (
 )
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import open_plain
-from toolcelld.policy.consent import Consent
+from toolcelld.policy.decisions.consent import Consent
 
 _PROJECT = "project"
 DISTRIBUTIONS: Final = {

@@ -34,13 +34,13 @@ from toolcelld.environments.packages import INSTALLED, manifest_of_packages
 from toolcelld.environments.programs import project_directories
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.consent import COMPLETE, Consent, grant_command
+from toolcelld.policy.decisions.consent import COMPLETE, Consent, grant_command
+from toolcelld.policy.decisions.trust import most_of
 from toolcelld.policy.interpreters import interpreter_of, requirements_of
 from toolcelld.policy.profiles import policy_of, policy_of_describing
 from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset, switched_off
 from toolcelld.policy.secrets import SecretRefs
-from toolcelld.policy.trust import most_of
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 
 OF_CELLS = tuple(field.name for field in fields(CellLimits) if field.name in KEYS.values())

@@ -21,7 +21,7 @@ from toolcelld.config.resolution.access import Access, in_words
 from toolcelld.config.resolution.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import Place
-from toolcelld.policy.consent import Consent
+from toolcelld.policy.decisions.consent import Consent
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.project import Project
 from toolcelld.sandbox.policy import OPEN, Enclosure, SandboxPolicy

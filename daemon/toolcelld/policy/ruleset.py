@@ -26,13 +26,13 @@ from toolcelld.config.resolution.settings import Settings, resolve
 from toolcelld.config.schema import PROJECT, SourceSection
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.flavours import FLAVOURS, MARKERS, project_places
-from toolcelld.policy.consent import COMPLETE, Consent, consent_to, grant_command
-from toolcelld.policy.disabled import Disabled, DisabledTool
+from toolcelld.policy.decisions.consent import COMPLETE, Consent, consent_to, grant_command
+from toolcelld.policy.decisions.disabled import Disabled, DisabledTool
+from toolcelld.policy.decisions.promises import Promises
+from toolcelld.policy.decisions.trust import Trusts, most_of
 from toolcelld.policy.interpreters import environment_of, missing_module
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.project import Project, find_project
-from toolcelld.policy.promises import Promises
-from toolcelld.policy.trust import Trusts, most_of
 from toolcelld.sandbox.setup import own_places
 
 PRESETS = {flavour.name: Preset(flavour.name, flavour.presets) for flavour in FLAVOURS}

@@ -9,7 +9,7 @@ from typing import Any, Final
 from toolcell_proto.v1 import placement_pb2 as pb
 from toolcell_proto.v1 import placement_pb2_grpc as rpc
 from toolcelld.daemon import Daemon
-from toolcelld.policy.disabled import REASON_LETTERS_MAX
+from toolcelld.policy.decisions.disabled import REASON_LETTERS_MAX
 
 ELECTS_LETTERS_MAX: Final = 64
 TRUST_LETTERS_MAX: Final = 64

@@ -30,7 +30,7 @@ from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import KeptOutput, SpillStore, UnknownOutput
-from toolcelld.policy.disabled import REASON_LETTERS_MAX
+from toolcelld.policy.decisions.disabled import REASON_LETTERS_MAX
 from toolcelld.rpc.auth import CallerLookup
 from toolcelld.rpc.messages.arguments import ArgumentReassembler, complete
 from toolcelld.rpc.messages.decoding import (

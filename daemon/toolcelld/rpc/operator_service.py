@@ -23,11 +23,11 @@ from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.event_log import LogLine, log_place
 from toolcelld.files.looks import look
 from toolcelld.lifecycle import DaemonState
+from toolcelld.policy.decisions.promises import text_of
+from toolcelld.policy.decisions.trust import TRUSTED_MAX
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.permit import permit_of
 from toolcelld.policy.project import Project
-from toolcelld.policy.promises import text_of
-from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, pin_of
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import (

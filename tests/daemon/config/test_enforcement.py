@@ -29,12 +29,12 @@ from toolcelld.config.resolution.settings import KEYS, NO_LIMITS, Limits, lower
 from toolcelld.config.schema import PROJECT, EnforceSection, LimitKeys
 from toolcelld.errors import Refusal
 from toolcelld.files.paths import Place as Found
+from toolcelld.policy.decisions.trust import Trusted, Trusts
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.permit import cell_of_description, permit_of
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Trusted, Trusts
 
 LIMITS: Final = tuple(KEYS)
 TRUSTS: Final = ("all", "confined", "ask")

@@ -32,11 +32,11 @@ from toolcelld.config.schema import (
     ToolSection,
 )
 from toolcelld.errors import Refusal
+from toolcelld.policy.decisions.trust import Trusted, Trusts
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.permit import Permit, permit_of
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Trusted, Trusts
 
 HOME = "/home/me"
 ENVIRONMENT = dict.fromkeys(["PATH", "AWS_KEY", "TEAM_URL"], "value")

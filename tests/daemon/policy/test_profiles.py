@@ -22,12 +22,12 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.files.paths import Place
 from toolcelld.policy import profiles
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.decisions.trust import Trusted, Trusts
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.permit import cell_of_description, permit_of
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Trusted, Trusts
 from toolcelld.sandbox.policy import OPEN
 
 HOME = "/home/me"

@@ -17,12 +17,12 @@ from toolcelld.catalog.promise import promise_of
 from toolcelld.config.load import Config
 from toolcelld.config.resolution.access import NOTHING
 from toolcelld.config.schema import PROJECT
-from toolcelld.policy import promises
+from toolcelld.policy.decisions import promises
+from toolcelld.policy.decisions.promises import KNOWN_MAX, Promises, place_of
+from toolcelld.policy.decisions.trust import Trusted, Trusts
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
-from toolcelld.policy.promises import KNOWN_MAX, Promises, place_of
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Trusted, Trusts
 from toolcelld.store import Store
 
 pytestmark = pytest.mark.anyio

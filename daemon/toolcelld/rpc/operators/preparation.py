@@ -33,7 +33,7 @@ from toolcelld.environments.packages import (
 from toolcelld.environments.requirements import has_block
 from toolcelld.errors import BadRequest, Refusal
 from toolcelld.files.looks import look
-from toolcelld.policy.consent import grant_command
+from toolcelld.policy.decisions.consent import grant_command
 from toolcelld.policy.interpreters import manifest_of, opened_of
 from toolcelld.policy.permit import cell_of_description
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX

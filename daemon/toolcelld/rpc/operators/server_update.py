@@ -17,8 +17,8 @@ from toolcelld.config.schema import SourceSection
 from toolcelld.daemon import Daemon
 from toolcelld.environments.packages import PackagesError, manifest_of_packages
 from toolcelld.errors import BadRequest
-from toolcelld.policy.promises import text_of
-from toolcelld.policy.trust import digest_of
+from toolcelld.policy.decisions.promises import text_of
+from toolcelld.policy.decisions.trust import digest_of
 
 WORD_CHARACTERS_MAX: Final = 64
 

@@ -17,7 +17,7 @@ from toolcelld.daemon import Daemon
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.event_log import LEVELS, OperatorEvent
 from toolcelld.lifecycle import DaemonState, WorkerState
-from toolcelld.policy.disabled import DISABLED_MAX, DisabledTool, in_a_line
+from toolcelld.policy.decisions.disabled import DISABLED_MAX, DisabledTool, in_a_line
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, look_at, stop_by_operator
 from toolcelld.rpc.messages.encoding import timestamp

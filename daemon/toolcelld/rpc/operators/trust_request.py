@@ -22,11 +22,11 @@ from toolcelld.config.resolution.access import Access, in_words
 from toolcelld.config.schema import PROJECT
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld.flavours import project_places
-from toolcelld.policy.consent import grant_command
+from toolcelld.policy.decisions.consent import grant_command
+from toolcelld.policy.decisions.trust import Trusted, digest_of, most_of
 from toolcelld.policy.interpreters import environment_of
 from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Trusted, digest_of, most_of
 from toolcelld.rpc.messages.encoding import encode_problem, timestamp
 
 

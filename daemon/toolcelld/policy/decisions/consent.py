@@ -11,7 +11,7 @@ from typing import Final
 
 from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.config.resolution.layers import Says, Standing
-from toolcelld.policy.trust import Trusts
+from toolcelld.policy.decisions.trust import Trusts
 
 
 @dataclass(frozen=True, slots=True)
