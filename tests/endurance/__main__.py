@@ -3,8 +3,8 @@
 The mix (`mix`) has calls that are aborted, crash, pass a limit, ask, print, return more than the model reads, and such
 that just return, from several sessions that come and go. Every outcome is compared with the expected one.
 After each hundredth of the calls (`run`) the memory, descriptors, threads, processes and files of the daemon and of what is
-below it are counted (`samples`). A line through those of the second half, when all caches are full, says how a figure changes with
-the calls (`slopes`).
+below it are counted (`samples`). A line through those of the second half says how a figure changes with the calls (`slopes`). It
+begins when the log of the daemon is full, of which 10,000 lines are kept, about one for a call: until then that rises by itself.
 
 Exits 1 if a figure rises: by more than three standard errors and more than the table allows; if an outcome is another
 one than expected, or missing; if the daemon ends an idle worker as one that goes on, which no tool of the mix does; if the
@@ -12,7 +12,7 @@ stored outputs pass their quota; or if the idle daemon holds more than before.
 
 Resident memory is not what a process holds. malloc has areas for threads, sixteen of them on two processors, and each keeps
 the most that was ever in it: a daemon that held as much as before rose by half a MiB in 10,000 calls, more slowly all the time. So
-the daemon that is measured has one area. The client is measured when it has freed what it can (`samples`).
+the daemon that is measured has one area, and collects its garbage (`site`). The client is measured when it has freed what it can.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ from .slopes import PER_CALLS, Slope, fit
 
 WARNINGS_MAX = 50
 """Lines of the daemon's log in a report, beside those that say what it does."""
-ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
+FULL_CALLS = 12_000
+"""After so many the log of the daemon is full, and every smaller cache."""
+ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(Path(__file__).parent / "site")}
 
 
 def slopes(findings: Findings) -> dict[str, Slope]:
-    """Return the slope of each figure over the second half of the calls."""
-    half = findings.ended.total() / 2
-    late = [sample for sample in findings.samples if sample.calls >= half]
+    """Return the slope of each figure over the second half of the calls, without those before the caches are full."""
+    first = max(findings.ended.total() / 2, FULL_CALLS)
+    late = [sample for sample in findings.samples if sample.calls >= first]
     return {
         name: fit([(sample.calls, sample.figures[name]) for sample in late], allowed)
         for name, allowed in FIGURES.items()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.endurance.__main__ import failures, run, went_on
+from tests.endurance.__main__ import FULL_CALLS, failures, run, slopes, went_on
 from tests.endurance.mix import KINDS, deal
 from tests.endurance.run import Findings
+from tests.endurance.samples import FIGURES, Sample
 from tests.endurance.slopes import SAMPLES_MIN, fit
 
 from toolcell.client import Facts, Kind, Outcome
@@ -61,6 +62,16 @@ def test_a_slope_is_found_where_it_is_no_noise(rise: float, noise: float, rises:
 def test_few_samples_and_few_calls_are_not_judged() -> None:
     assert not fit(series(1.0, 0.0)[: SAMPLES_MIN - 1], allowed=0.5).rises
     assert not fit([(calls // 100, figure) for calls, figure in series(100.0, 0.0)], allowed=0.5).rises
+
+
+def test_caches_that_are_being_filled_are_no_slope_and_what_grows_after_that_is_one() -> None:
+    findings = Findings(quota_bytes=0)
+    findings.ended["sync"] = 20_000
+    for calls in range(0, 20_001, 500):
+        filled, leaked = min(calls, FULL_CALLS) / 1000, calls / 1000
+        figures = dict.fromkeys(FIGURES, filled) | {"daemon, MiB": filled + leaked}
+        findings.samples.append(Sample(calls, figures, 0))
+    assert [name for name, slope in slopes(findings).items() if slope.rises] == ["daemon, MiB"]
 
 
 def test_an_outcome_of_another_kind_is_noticed() -> None:
