@@ -101,6 +101,8 @@ class ServerConnection:
         self._number = 0  # of the last request
         self.capabilities: Mapping[str, Any] = {}  # of the server, as it said when it was greeted last
         self._envelope: Mapping[str, Any] = {}  # of every request; empty where there was a greeting
+        # What is read into: an object of this length for each read would be mapped and unmapped
+        self._buffer = memoryview(bytearray(2**18))
         # The mutable state of one process; `start` begins it anew.
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1  # of the process, as long as there is one
@@ -324,15 +326,15 @@ class ServerConnection:
             self._write()
         if not readable:
             return False
-        try:
-            data = os.read(self.reading[0], 2**18)  # of one that has ended, too: it may have answered before
+        try:  # of one that has ended, too: it may have answered before
+            count = os.readv(self.reading[0], [self._buffer])
         except BlockingIOError:
             if process.poll() is not None:
                 raise self._ended(process) from None
             return False
-        if not data:
+        if not count:
             raise self._ended(process)
-        self._take(data)
+        self._take(bytes(self._buffer[:count]))
         return True
 
     def _ended(self, process: subprocess.Popen[bytes]) -> Exception:
