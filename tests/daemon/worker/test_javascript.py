@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines import ENGINES, NODE
+from tests.engines import ENGINES, NODE, PACKAGES
 
 import toolcelld
 from toolcelld.protocol import frames, messages
@@ -103,6 +103,25 @@ def test_it_was_built_from_these_sources() -> None:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     first = Path(MAIN).read_text(encoding="utf-8").partition("\n")[0]
     assert first == f"// {digest}", "run make engines"
+
+
+def test_what_is_built_anew_is_whole_all_the_time(tmp_path: Path) -> None:
+    """Tools run meanwhile, and another interpreter's environment may build the same."""
+    place = tmp_path / "daemon/toolcelld/worker/javascript"
+    page = tmp_path / "client/toolcell/cli/page/files/vendor"
+    shutil.copytree(SOURCES, place)
+    page.mkdir(parents=True)
+    (place / "vendor" / "stale.mjs").touch()
+    before = {path: path.stat().st_size for path in (place / "vendor").rglob("*.mjs") if path.stat().st_size}
+    builds = [subprocess.Popen([NODE, place / "build.mjs", PACKAGES]) for _ in range(2)]
+    looks = 0
+    while any(build.poll() is None for build in builds):
+        assert {path: path.stat().st_size for path in before} == before
+        looks += 1
+    assert [build.returncode for build in builds] == [0, 0]
+    assert looks > 10
+    assert {*(place / "vendor").rglob("*.mjs")} == {*before}
+    assert {path.name for path in page.iterdir()} == {"preact.js", "LICENSES.txt"}
 
 
 def test_it_lies_where_cells_read_it() -> None:

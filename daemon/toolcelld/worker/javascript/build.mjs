@@ -49,13 +49,23 @@ const english = {
     },
 };
 
-fs.rmSync(VENDOR, { recursive: true, force: true });
-fs.mkdirSync(VENDOR);
+// What is there is replaced file by file: tools that run meanwhile find each one whole.
+const built = new Set();
+function put(file, contents) {
+    fs.mkdirSync(path.dirname(file), { recursive: true });
+    fs.writeFileSync(`${file}.${process.pid}`, contents);
+    fs.renameSync(`${file}.${process.pid}`, file);
+    built.add(file);
+}
+async function bundle(options) {
+    const { outputFiles } = await esbuild.build({ ...options, bundle: true, write: false });
+    put(options.outfile, outputFiles[0].contents);
+}
+
 for (const [name, contents] of Object.entries(LIBRARIES))
-    await esbuild.build({
+    await bundle({
         stdin: { contents, resolveDir: modules },
         outfile: path.join(VENDOR, name),
-        bundle: true,
         minify: true,
         platform: "node",
         format: name.endsWith(".cjs") ? "cjs" : "esm",
@@ -71,13 +81,10 @@ for (const [name, place] of STAND_INS) {
     const isDirectory = names.some((each) => each.startsWith(`${name}/`));
     const file = path.join(VENDOR, "packages", isDirectory ? `${name}/index.mjs` : `${name}.mjs`);
     const from = JSON.stringify(path.relative(path.dirname(file), path.join(HERE, place)));
-    fs.mkdirSync(path.dirname(file), { recursive: true });
-    fs.writeFileSync(file, `export * from ${from};\n${hasDefault ? `export { default } from ${from};\n` : ""}`);
+    put(file, `export * from ${from};\n${hasDefault ? `export { default } from ${from};\n` : ""}`);
 }
 // What the page of operators is made with, for browsers.
-fs.rmSync(PAGE, { recursive: true, force: true });
-fs.mkdirSync(PAGE);
-await esbuild.build({
+await bundle({
     stdin: {
         contents:
             'import { h } from "preact"; import htm from "htm"; export { render } from "preact"; ' +
@@ -85,7 +92,6 @@ await esbuild.build({
         resolveDir: modules,
     },
     outfile: path.join(PAGE, "preact.js"),
-    bundle: true,
     minify: true,
     platform: "browser",
     format: "esm",
@@ -105,10 +111,9 @@ const shared = {
 const sources = fs.readdirSync(HERE).filter((name) => name.endsWith(".mjs") && name !== "build.mjs");
 const digest = crypto.createHash("sha256");
 for (const name of sources.sort()) digest.update(fs.readFileSync(path.join(HERE, name)));
-await esbuild.build({
+await bundle({
     entryPoints: [path.join(HERE, "main.mjs")],
     outfile: path.join(VENDOR, "worker.mjs"),
-    bundle: true,
     minifySyntax: true,
     minifyWhitespace: true, // but no names, which messages of errors have
     platform: "node",
@@ -121,5 +126,12 @@ function license(name) {
     const file = fs.readdirSync(directory).find((each) => /^licen[cs]e/i.test(each));
     return `${name}\n\n${fs.readFileSync(path.join(directory, file), "utf8")}`;
 }
-fs.writeFileSync(path.join(VENDOR, "LICENSES.txt"), LICENSED.map(license).join("\n----\n\n"));
-fs.writeFileSync(path.join(PAGE, "LICENSES.txt"), ["preact", "htm"].map(license).join("\n----\n\n"));
+put(path.join(VENDOR, "LICENSES.txt"), LICENSED.map(license).join("\n----\n\n"));
+put(path.join(PAGE, "LICENSES.txt"), ["preact", "htm"].map(license).join("\n----\n\n"));
+
+for (const place of [VENDOR, PAGE])
+    for (const name of fs.readdirSync(place, { recursive: true })) {
+        const file = path.join(place, name);
+        // One of another build that runs now ends in a number.
+        if (!built.has(file) && !/\.\d+$/.test(name) && fs.statSync(file, { throwIfNoEntry: false })?.isFile()) fs.rmSync(file);
+    }
