@@ -298,10 +298,12 @@ async def test_other_keys_are_agreed_on_while_it_is_open(peer: Peer, tmp_path: P
                 stdin.write(b"after\n")
                 await asyncio.sleep(0.01)
             tls.write(b"heard\n")
-            # It is read to its end meanwhile: to close what has more to read would take back what was sent
+            # It is read to its end meanwhile: to close what has more to read would take back what was sent.
             tls.get_extra_info("socket").shutdown(socket.SHUT_WR)
-            printed, _ = await server.communicate()
+            printed = await stdout.read()
             await kept.lost
+            stdin.close()
+            await server.wait()
         assert b"heard" in printed
     finally:
         if server.returncode is None:

@@ -160,6 +160,9 @@ async def test_who_stops_waiting_for_a_look_leaves_it_to_the_others(daemon: Runn
     daemon.tool("waits", WAITS)
     async with daemon.connect() as session, daemon.operate() as operator:
         call = session.call("waits_one")
+        async for event in call:
+            if isinstance(event, Started):
+                break
         request = op.GetActivityRequest(list="calls")
 
         def ask() -> asyncio.Future[op.GetActivityResponse]:
