@@ -338,9 +338,11 @@ class RunningDaemon:
             if not (left := world.left(self.before)):
                 if self.before is not None:
                     return world
-                # A cell that is ready may still be told of by its keeper, and has a descriptor more then.
+                # A cell that is ready may still be told of by its keeper, and has a descriptor more then; and the thread of the
+                # records makes files as it starts.
                 time.sleep(STABLE_SECONDS)
-                if DaemonSnapshot.of(self).descriptors == world.descriptors:
+                again = DaemonSnapshot.of(self)
+                if (again.descriptors, again.files) == (world.descriptors, world.files):
                     return world
             if time.monotonic() > deadline:
                 pytest.fail("left behind in the daemon:\n  " + "\n  ".join(left))
