@@ -169,6 +169,9 @@ class Inventory:
         self._shelves: dict[str, _Shelf] = {}
         self._kinds: dict[frozenset[Tag], _NodeKind] = {}
         self._by_tag: dict[Tag, set[_NodeKind]] = {}
+        self._silent: set[str] = (
+            set()
+        )  # the names of those that do not answer, so that not all are looked at for them
 
     def put(self, node: Node) -> None:
         """Add a node, which takes no sessions before it is opened; or replace what is known of one, which keeps its
@@ -192,10 +195,13 @@ class Inventory:
                 old.others,
             )
             kind.changed(shelf)
+        else:
+            self._silent.add(node.name)
 
     def remove(self, name: str) -> None:
         """Forget a node, which has no sessions."""
         self._take_off(self._shelves.pop(name))
+        self._silent.discard(name)
 
     def _take_off(self, shelf: _Shelf) -> None:
         kind = shelf.kind
@@ -229,6 +235,7 @@ class Inventory:
         """Have a node take new sessions, or no more, and why not."""
         shelf = self._shelves[name]
         shelf.why_closed = why
+        (self._silent.discard if is_open or why != SILENT else self._silent.add)(name)
         if shelf.open != is_open:
             shelf.open = is_open
             shelf.kind.changed(shelf)
@@ -270,10 +277,9 @@ class Inventory:
         """Return why a node cannot take a session; empty if it can."""
         return self._shelves[name].fault(needs)
 
-    def would_take(self, name: str, needs: Needs) -> bool:
-        """Return whether a node has what a session needs and room for it, open or not."""
-        shelf = self._shelves[name]
-        return shelf.fault(needs) in ("", shelf.why_closed)
+    def silent(self, needs: Needs) -> Iterator[str]:
+        """Return the nodes that do not answer, and could take a session if they did."""
+        return (name for name in self._silent if self._shelves[name].fault(needs) == SILENT)
 
     def faults(self, needs: Needs, *, without: str = "") -> str:
         """Return why none of the nodes was chosen, for people: a line for each of the first ones."""

@@ -97,10 +97,10 @@ class Placement(rpc.PlacementServicer):
     def _awaited(self, tenant: str, refusal: NoRoom) -> NoRoom:
         """Return the refusal with what is done about it, and whether the session has a node to wait for."""
         start, needs = self._engine.want(tenant, refusal.needs), refusal.needs
+        nodes = self._engine.nodes()
         is_silent = any(
-            0.0 < node.silent_seconds < SILENT_SECONDS and self._engine.inventory.would_take(name, needs)
-            for name, node in self._engine.nodes().items()
-            if name in self._engine.inventory
+            name in nodes and nodes[name].silent_seconds < SILENT_SECONDS
+            for name in self._engine.inventory.silent(needs)
         )
         text = f"{refusal}\n  {start.said}" if start.said else str(refusal)
         return NoRoom(text, needs, awaited=start.begun or is_silent)

@@ -91,8 +91,9 @@ class Peer:
         """A connection whose handshake has begun."""
         kept = Kept()
         context = self.authority.context(self.client)
-        make = lambda: TlsTransport(kept, context, name)  # noqa: E731
-        _, tls = await asyncio.get_running_loop().create_connection(make, "127.0.0.1", port)
+        _, tls = await asyncio.get_running_loop().create_connection(
+            lambda: TlsTransport(kept, context, name), "127.0.0.1", port
+        )
         return tls, kept
 
     async def open(self, port: int) -> tuple[TlsTransport, Kept]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolcelld_cluster.inventory import Inventory, Needs, Node
+from toolcelld_cluster.inventory import SILENT, Inventory, Needs, Node
 
 
 def inventory(*nodes: Node, is_open: bool = True) -> Inventory:
@@ -75,6 +75,22 @@ def test_a_node_that_is_closed_or_full_or_lost_is_not_taken() -> None:
     ]
     made.set_open("n1", is_open=True)
     assert chosen(made, Needs(volume="a")) == "n1"
+
+
+def test_a_node_that_does_not_answer_is_one_that_could_take_a_session_if_it_did() -> None:
+    made = inventory(node("n1", sessions_max=1), node("n2", sessions_max=1))
+    needs = Needs(volume="a")
+    made.put(node("n3"))  # which has not answered yet
+    assert [*made.silent(needs)] == ["n3"]
+    made.set_open("n3", is_open=True)
+    made.set_open("n1", is_open=False, why=SILENT)
+    made.set_open("n2", is_open=False)
+    assert [*made.silent(needs)] == ["n1"]
+    assert [*made.silent(Needs(volume="none"))] == []
+    made.take("n1", {})
+    assert [*made.silent(needs)] == []  # it is full
+    made.remove("n1")
+    assert [*made.silent(needs)] == []
 
 
 @pytest.mark.parametrize("seed", range(20))

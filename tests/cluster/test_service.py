@@ -166,7 +166,7 @@ async def test_a_node_is_awaited_that_is_started_or_has_just_not_answered(
     served: Served, starts: bool, silent_seconds: float, labels: dict[str, str], reason: RefusalReason
 ) -> None:
     served.engine.starts, served.engine.state.silent_seconds = starts, silent_seconds
-    if silent_seconds:
+    if silent_seconds:  # else it answers
         served.book.silent(0.0, "n1")
     with pytest.raises(Refusal) as found:
         await served.resolve(labels=labels)

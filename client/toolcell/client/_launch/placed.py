@@ -75,8 +75,7 @@ class Placed:
     def __init__(self, address: str, membership: Membership, path: str) -> None:
         self.socket = address
         self._path = path
-        self._directory, self._labels, self._resources = read_address(address)
-        self._wait_seconds = self._resources.pop(WAIT, WAIT_SECONDS)
+        self._directory, self._labels, self._resources, self._wait_seconds = read_address(address)
         self._placements = _placements(membership, path)
         self._place: pb.ResolveResponse | None = None
         self._failure: Refusal | None = None
@@ -148,7 +147,7 @@ class Placed:
                 self._take(await self._ask(PlacementMethods.Resolve, request))
                 return
             except Refused as error:
-                left_seconds = begun_at + self._waits_seconds(error) - _now()
+                left_seconds = begun_at + self._patience_seconds(error) - _now()
                 if left_seconds <= 0:
                     message = f"The cluster has no place for the session: {error.message}"
                     raise Unavailable(
@@ -161,7 +160,7 @@ class Placed:
             if self._place is None:
                 pause_seconds = min(2 * pause_seconds, RETRY_SECONDS_MAX)
 
-    def _waits_seconds(self, refusal: Refused) -> float:
+    def _patience_seconds(self, refusal: Refused) -> float:
         """Return how long it is worth asking again: a session that has lost its node asks for what it had."""
         if self._place is not None and refusal.reason in LATER:
             return max(MOVE_SECONDS, self._wait_seconds)
@@ -209,8 +208,9 @@ class Placed:
         raise next((each for each in failures if isinstance(each, Refused)), failures[0])
 
 
-def read_address(address: str) -> tuple[str, dict[str, str], dict[str, float]]:
-    """Return the directory of an address, and its labels and resources: a number is an amount. Raises ValueError."""
+def read_address(address: str) -> tuple[str, dict[str, str], dict[str, float], float]:
+    """Return the directory of an address, its labels, its resources (a number is an amount), and how many seconds a session
+    waits for a node. Raises ValueError."""
     labels: dict[str, str] = {}
     resources: dict[str, float] = {}
     place, question, query = address.partition("?")
@@ -227,9 +227,10 @@ def read_address(address: str) -> tuple[str, dict[str, str], dict[str, float]]:
             resources[name] = float(value)
         except ValueError:
             labels[name] = value
-    if not 0 <= resources.get(WAIT, 0) <= WAIT_SECONDS_MAX or WAIT in labels:
+    wait_seconds = resources.pop(WAIT, WAIT_SECONDS)
+    if not 0 <= wait_seconds <= WAIT_SECONDS_MAX or WAIT in labels:
         raise ValueError(f"{WAIT} in {address} is a number of seconds from 0 to {WAIT_SECONDS_MAX:g}")
-    return place.removeprefix(CLUSTER).removeprefix(":"), labels, resources
+    return place.removeprefix(CLUSTER).removeprefix(":"), labels, resources, wait_seconds
 
 
 def _placements(membership: Membership, path: str) -> list[Remote]:

@@ -114,9 +114,8 @@ class Remote(Daemon):
 
 
 def _reason(error: OSError) -> str:
-    if error.errno and not isinstance(
-        error, ssl.SSLError | sockets.gaierror
-    ):  # these have numbers of their own
+    has_own_numbers = isinstance(error, ssl.SSLError | sockets.gaierror)
+    if error.errno and not has_own_numbers:
         return os.strerror(error.errno)  # asyncio's own text has the address as Python writes it
     return error.strerror or str(error) or "it does not answer"
 
