@@ -27,6 +27,7 @@ from tests.daemons import RunningDaemon, open_descriptors
 from toolcell.client import Session
 from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import operator_pb2 as op
+from toolcelld.pool.prefork import FORKING_MAX, READY_MAX
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 MIB: Final = 2**20
@@ -233,11 +234,14 @@ async def test_descriptors_that_are_used_up_end_calls_that_want_some_and_no_othe
             await calls_go_on(session, 1)
             before = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
             resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (16, before[1]))
-            starved = [await session.call("t_fresh") for _ in range(4)]
+            for _ in range(READY_MAX + FORKING_MAX + 1):  # cells that were ready, or being forked, take calls before
+                starved = await session.call("t_fresh")
+                if not starved.ok:
+                    break
             await calls_go_on(session)
             resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, before)
-            assert starved[-1].kind == "internal"
-            assert "descriptors" in starved[-1].message
+            assert starved.kind == "internal"
+            assert "descriptors" in starved.message
             assert (await session.call("t_fresh")).ok
             await records_resume(daemon, session)
             found, most = op.Finding(state="in use"), 0
