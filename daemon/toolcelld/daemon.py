@@ -11,12 +11,10 @@ import logging
 import os
 import sys
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
-from toolcell import _paths
 from toolcelld import linux
 from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.installation import Installations
@@ -29,17 +27,15 @@ from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.kernel_log import KernelLog
 from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
 from toolcelld.cell.zygote import Zygote
-from toolcelld.config.last_good import FLAG, load_and_keep, recall
-from toolcelld.config.load import Config, changed_keys, load
-from toolcelld.config.mistakes import dotted
+from toolcelld.config.load import Config
+from toolcelld.configuration import Configuration
 from toolcelld.environments.builder import BuildError, Environments
-from toolcelld.environments.engine import ENGINES, engine_here
 from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import Lock, Manager, Manifest, PackagesError
-from toolcelld.environments.programs import programs_of, project_directories
-from toolcelld.event_log import LogLevel, LogLine, OperatorEvent, about
+from toolcelld.environments.programs import project_directories
+from toolcelld.event_log import Broadcast, EventLog, LogLevel, LogLine, OperatorEvent, about
 from toolcelld.inspector import process as inspector
-from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, StateMachine, WorkerState
+from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, StateMachine
 from toolcelld.output.spill import SpillStore
 from toolcelld.policy.decisions.disabled import texts
 from toolcelld.policy.host import HostCapabilities
@@ -47,10 +43,10 @@ from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.cell_packages import CellPackages
 from toolcelld.pool.describer import Describer
+from toolcelld.pool.history import WorkerHistory
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import Preforks
 from toolcelld.pool.probe import probe_host
-from toolcelld.pool.quarantine import STDERR_CHARACTERS_MAX, Quarantined
 from toolcelld.pool.worker import Worker
 from toolcelld.records.ledger import Records
 from toolcelld.rules import Rules
@@ -63,8 +59,6 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS: Final = 10.0
 """Seconds for running calls when the daemon stops; the unit's TimeoutStopSec is longer."""
-DEATHS_MAX: Final = 100
-"""Of the last deaths that are in memory; the records have more."""
 IDLE_CHECKS: Final = 10
 """Checks for open sessions within the idle time."""
 
@@ -108,8 +102,16 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         self.socket = options.socket
         self.started_at = time.time()
         self.environment: Mapping[str, str] = dict(os.environ)
-        self.config_notice = ""  # that the configuration is not what the files say
-        self.config = config = self._load_last_good() if options.last_good else self._load_config()
+        self.configuration = Configuration(
+            state,
+            self.environment,
+            paths=options.config_paths,
+            last_good=options.last_good,
+            only=options.only,
+            tests=options.tests,
+        )
+        config = self.config
+        logbook, happenings = EventLog(), Broadcast[OperatorEvent]()
         self._stopping = asyncio.Event()
         # Cells, and what they get.
         self.groups = cgroups
@@ -131,9 +133,10 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
             self.kept,
             directory=self._packages,
             tell=self._tell_preparing,
-            log=self._log_server,
+            log=logbook.write,
             on_listed=self._relist,
         )
+        self.worker_history = WorkerHistory(happenings)
         pool = Pool(
             self._preforks.for_cell,
             tasks,
@@ -142,7 +145,7 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
             grace_seconds=config.daemon.abort_grace_seconds,
             load_seconds=config.daemon.load_timeout_seconds,
             on_change=self._worker_changed,
-            on_shut_out=self.tell_shut_out,
+            on_shut_out=self.worker_history.on_shut_out,
             make_worker=packages.make_worker,
         )
         describer = Describer(
@@ -181,8 +184,10 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
             watch=Watch(
                 lambda directory: sources_of(self.config, directory), catalogs.read, catalogs.described, tasks
             ),
+            logbook=logbook,
+            happenings=happenings,
         )
-        self.log_level = LogLevel(self.services.happenings, tasks)
+        self.log_level = LogLevel(happenings, tasks)
         self.installations = Installations(self.services, self._preforks.for_cell, self._worker_changed)
         self.sessions = Sessions(self.services)
         self.rules = Rules(self.services, self.sessions)
@@ -190,11 +195,14 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
             os.path.join(state, "records.sqlite"),
             config.records,
             self.sessions.recent,
-            self.services.happenings,
+            happenings,
         )
-        self.deaths: deque[OperatorEvent] = deque(maxlen=DEATHS_MAX)
-        """The last workers that died by a crash or a limit, the newest last."""
         self._why = "it failed"  # it was stopped
+
+    @property
+    def config(self) -> Config:
+        """The configuration that was read last."""
+        return self.configuration.current
 
     @property
     def _packages(self) -> str:
@@ -203,8 +211,7 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
 
     def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""
-        kept = [self.options.state_directory, os.path.dirname(self.socket)]
-        kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
+        kept = [self.options.state_directory, os.path.dirname(self.socket), *self.configuration.directories]
         hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
         return HostPaths(
             host,
@@ -232,31 +239,7 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
 
     def _worker_changed(self, worker: Worker) -> None:
         self.sessions.on_worker_changed(worker)
-        if worker.state is WorkerState.DEAD:
-            death = _death(worker)
-            if "cause" in death.details:
-                self.deaths.append(death)
-            self.services.happenings.publish(death)
-            if worker.certificate:
-                fields = about(
-                    call=worker.call_id,
-                    tool=(worker.call_id and worker.tool) or worker.spec.file.stem,
-                    session=worker.call_id and worker.session_id,
-                    worker=worker.id,
-                )
-                who = " ".join(filter(None, (worker.spec.file.stem, worker.call_id)))
-                logger.info("%s (%s) died of %s", worker.id, who, worker.certificate, extra=fields)
-        elif worker.state is WorkerState.IDLE and not worker.calls:
-            self.services.happenings.publish(
-                OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
-            )
-
-    def tell_shut_out(self, held: Quarantined) -> None:
-        """Log and publish that a file is in quarantine."""
-        logger.warning("%s is in quarantine: %s.", held.path, held, extra=about(tool=held.stem))
-        self.services.happenings.publish(
-            OperatorEvent("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
-        )
+        self.worker_history.on_worker_changed(worker)
 
     def _places_in_use(self) -> list[Place]:
         return [
@@ -302,9 +285,6 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         self.rules.replace()  # permits that were decided before name no packages
         return await self.services.catalogs.refresh_all(wait_seconds=wait_seconds)
 
-    def _log_server(self, line: LogLine) -> None:
-        self.services.logbook.write(line)
-
     def _relist(self, file: ToolFile, listed: Listed) -> None:
         self.services.catalogs.relist(file, listed)
 
@@ -315,63 +295,9 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
     def _tell_preparing(self, path: str, text: str) -> None:
         self.sessions.prepare(path, text)
 
-    def _load_config(self) -> Config:
-        paths = self.options.config_paths
-        if paths is None:
-            loaded = load_and_keep(self.options.state_directory, _paths.config_paths())
-        else:
-            loaded = load(paths, required=True)
-        return self._with_options(loaded)
-
-    def _load_last_good(self) -> Config:
-        kept = recall(self.options.state_directory)
-        loaded = kept.load(_paths.config_paths())
-        self.config_notice = (
-            f"The configuration is that of {kept.when}, as the daemon was started with {FLAG}.\n"
-            "Mend the files, as toolcell config check says, then: toolcell reload"
-        )
-        logger.warning("%s", self.config_notice.partition("\n")[0])
-        return self._with_options(loaded)
-
-    def _with_options(self, loaded: Config) -> Config:
-        if loaded.held:
-            keys = ", ".join(sorted({dotted(each.path) for each in loaded.held}))
-            logger.info("%s allows less than is configured: %s", f"[enforce] in {_paths.SYSTEM_CONFIG}", keys)
-        return replace(loaded, only=self.options.only, tests=self.options.tests)
-
-    async def reload(self) -> tuple[int, int, list[Any]]:
+    async def reload(self) -> list[Catalog]:
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
-        before, self.config = self.config, await asyncio.to_thread(self._load_config)
-        self.config_notice = ""
-        changed = changed_keys(before, self.config)
-        self.services.decision("reload", f"changed: {', '.join(changed)}" if changed else "nothing changed")
-        await asyncio.to_thread(self._fix_programs)
-        # Another daemon of this user may have been told of more
-        await self.rules.recall(config=self.config, hooks=await self.rules.hooks(self.config))
-        self.sessions.reconsider()
-        self.sessions.retention.limits = self.config.daemon
-        self.records.section = self.config.records
-        pool = self.services.pool
-        pool.workers_max = self.config.daemon.workers
-        pool.keep_idle(self.config.daemon.worker_idle_seconds)
-        pool.grace_seconds = self.config.daemon.abort_grace_seconds
-        pool.load_seconds = self.services.describer.load_seconds = self.config.daemon.load_timeout_seconds
-        self.services.watch.renew()
-        catalogs = await self.services.catalogs.refresh_all()
-        self.services.happenings.publish(OperatorEvent("config.reloaded"))
-        problems = [problem for catalog in catalogs for problem in catalog.problems]
-        return len(catalogs), sum(len(catalog.tools) for catalog in catalogs), problems
-
-    def _fix_programs(self) -> None:
-        """Find what the daemon starts, before any tool runs, and take nothing from where profiles let tools write. Blocks."""
-        programs = programs_of(self.environment.get("PATH", os.defpath), os.path.expanduser("~"))
-        programs.avoid([place for profile in self.config.profiles.values() for place in profile.writable])
-        for engine in ENGINES:
-            engine_here(engine)
-        commands = (secret.command[0] for secret in self.config.secrets.values() if secret.command)
-        for name in ("uv", *commands):
-            if os.sep not in name:
-                programs.find(name)
+        return await self.configuration.reload(self.services, self.sessions, self.rules, self.records)
 
     # Its life
 
@@ -384,7 +310,7 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         services = self.services
         inspector.start()
         self.records.start()
-        await asyncio.to_thread(self._fix_programs)
+        await asyncio.to_thread(self.configuration.find_programs)
         await services.store.start()
         await services.spills.start()
         await self._temporary_directories.start()
@@ -446,29 +372,6 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
             await asyncio.sleep(seconds / IDLE_CHECKS)
             quiet = 0 if self.sessions.all else quiet + 1
         self.stop(f"idle for {seconds:g} s")
-
-
-def _death(worker: Worker) -> OperatorEvent:
-    """Return the event of the end of a worker: with the cause and the last lines if it crashed."""
-    message = worker.spec.file.path
-    details: dict[str, str] = {}
-    if worker.certificate:
-        message = f"{message}: {worker.certificate}"
-    if worker.crash_cause:
-        details = {"cause": worker.crash_cause, "stderr": worker.crash_stderr[-STDERR_CHARACTERS_MAX:]}
-        if worker.exit is not None and worker.exit.stack:
-            details["stack"] = "\n".join(worker.exit.stack)
-    if worker.exit is not None:
-        details["exit"] = worker.exit.cause()
-    return OperatorEvent(
-        "worker.dead",
-        session_id=worker.spec.owner if worker.spec.serial else "",
-        call_id=worker.call_id,
-        worker_id=worker.id,
-        tool=worker.spec.file.stem,
-        message=message,
-        details=details,
-    )
 
 
 def _log_zygote(line: str) -> None:

@@ -102,7 +102,7 @@ class Operator(Steering):
             drained=self._sessions.drained,
             log_level=daemon.log_level.name,
             log_level_until=timestamp(daemon.log_level.until) if daemon.log_level.until else None,
-            notices=[*self._notices, *([daemon.config_notice] if daemon.config_notice else [])],
+            notices=[*self._notices, *([notice] if (notice := daemon.configuration.notice) else [])],
         )
 
     async def GetActivity(self, request: pb.GetActivityRequest, context: Context) -> pb.GetActivityResponse:
@@ -179,13 +179,13 @@ class Operator(Steering):
 
     async def Reload(self, request: pb.ReloadRequest, context: Context) -> pb.ReloadResponse:
         try:
-            directories, tools, problems = await self._daemon.reload()
+            catalogs = await self._daemon.reload()
         except ConfigError as error:
             raise BadRequest(f"the configuration stays as it was: {error}", field="configuration") from error
         return pb.ReloadResponse(
-            directories=directories,
-            tools=tools,
-            problems=[encode_problem(problem) for problem in problems],
+            directories=len(catalogs),
+            tools=sum(len(catalog.tools) for catalog in catalogs),
+            problems=[encode_problem(problem) for catalog in catalogs for problem in catalog.problems],
         )
 
     # Trust, and what the host can give

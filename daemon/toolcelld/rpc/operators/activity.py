@@ -147,7 +147,7 @@ class Activity:
             workers_by_state=Counter(worker.state.value for worker in daemon.services.pool.workers),
             outcomes=Counter(map(_kind, ended)),
             window=timestamp(since),
-            deaths=sum(death.time > now - WINDOW_SECONDS for death in daemon.deaths),
+            deaths=sum(death.time > now - WINDOW_SECONDS for death in daemon.worker_history.deaths),
         )
         if rows is not None:
             rows(_RowFilter.of(request), ended, answer)
@@ -344,7 +344,9 @@ class Activity:
             return (death.tool, death.call_id, death.worker_id, death.session_id, death.message)
 
         answer.found, first = wanted.first(
-            self._daemon.deaths, texts, {"age": lambda death: -death.time, "name": lambda death: death.tool}
+            self._daemon.worker_history.deaths,
+            texts,
+            {"age": lambda death: -death.time, "name": lambda death: death.tool},
         )
         answer.died.extend(map(encode_event, first))
 

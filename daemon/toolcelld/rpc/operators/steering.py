@@ -170,7 +170,7 @@ class Steering(rpc.OperatorServicer):
             if worker.spec.file.path in paths and worker.state is WorkerState.IDLE:
                 self._services.pool.retire(worker)
         for found in held:
-            self._daemon.tell_shut_out(found)
+            self._daemon.worker_history.on_shut_out(found)
             self._services.decision("quarantine", f"{found.path}{reason and ': '}{reason}", tool=found.stem)
         return pb.QuarantineToolResponse(quarantined=map(encode_quarantined, held))
 
