@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import select
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.daemon.sandbox.inside import in_child
+from tests.daemon.sandbox.inside import NOBODY, in_child
 from tests.daemon.sandbox.test_system_call_programs import ASKED, MACHINES, judge
+from tests.hostile.guard import GUARDED
 
 from toolcelld import linux
 from toolcelld.sandbox.guard.names import NamePatterns, Protected, protected_name
@@ -23,6 +27,14 @@ from toolcelld.sandbox.guard.questions import ALWAYS, OPENS, SignalWait, program
 from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
+KINDS = ("absent", "file", "directory", "link", "dangling", "pipe")
+WAYS = (os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_ACCMODE)
+ASKING = (0, os.O_CREAT, os.O_CREAT | os.O_EXCL, os.O_CREAT | os.O_DIRECTORY, os.O_CREAT | os.O_TRUNC)
+FOLLOWED = (0, os.O_NOFOLLOW)
+CASES = tuple(itertools.product((False, True), KINDS, WAYS, ASKING, FOLLOWED, ("", "/")))
+"""Each way to open each kind of entry: whether its directory is sticky, the kind, flags, and how the path ends."""
+KIND_NAMES = {stat.S_IFREG: "regular", stat.S_IFDIR: "directory", stat.S_IFIFO: "pipe"}
+UMASK = 0o027
 EXIT_SECONDS_MAX = 60
 """For a guard that ends with its worker, which takes milliseconds."""
 EXIT_STATUS = 70
@@ -143,6 +155,78 @@ def test_what_a_guard_calls_itself_has_a_number_and_starts_nothing() -> None:
         "ptrace",
         "unlink",
     } & set(CALLS)
+
+
+@pytest.mark.skipif(not GUARDED, reason="this host has no guards")
+@pytest.mark.parametrize("relative", [False, True])
+def test_an_open_by_the_guard_ends_as_one_without_it(relative: bool, tmp_path: Path) -> None:
+    without, under = tmp_path / "without", tmp_path / "under"
+    for place in (without, under):
+        place.mkdir()
+        for number, (sticky, kind, *_) in enumerate(CASES):
+            lay_out(place / str(number), kind, sticky=sticky)
+
+    def guarded() -> list[str]:
+        linux.no_new_privileges()
+        protected = Protected(str(under), NamePatterns.of(NAMES))
+        stand_guard(
+            lambda listener: Operations(listener, [str(under)], protected), abort_signal=signal.SIGUSR1
+        ).begin(executes=True)
+        return opened_in(under, relative=relative)
+
+    expected = in_child(lambda: opened_in(without, relative=relative))
+    found = in_child(guarded)
+    assert [case for case in zip(CASES, found, expected, strict=True) if case[1] != case[2]] == []
+    assert set(expected) > {
+        "regular 640 of 0 is made",
+        "regular 600 of 4",
+        "regular 600 of 0",
+        "pipe 600 of 0",
+    }
+    for place in (without, under):
+        shutil.rmtree(place)  # no pipe stays
+
+
+def opened_in(place: Path, *, relative: bool) -> list[str]:
+    """What each way to open comes to, of each kind of entry."""
+    found: list[str] = []
+    os.chdir(place)
+    os.umask(UMASK)
+    for number, (_, kind, way, asking, followed, ending) in enumerate(CASES):
+        before = os.listdir(f"{number}")
+        above = "." if relative else str(place)
+        flags = way | asking | followed | (os.O_NONBLOCK if kind == "pipe" else 0)
+        try:
+            descriptor = os.open(f"{above}/{number}/it{ending}", flags, 0o666)
+        except OSError as error:
+            found.append(errno.errorcode[error.errno or 0])
+            continue
+        status = os.fstat(descriptor)
+        made = len(os.listdir(f"{number}")) > len(before)
+        size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        kind_name = KIND_NAMES[stat.S_IFMT(status.st_mode)]
+        found.append(f"{kind_name} {stat.S_IMODE(status.st_mode):o} of {size}{' is made' * made}")
+        os.close(descriptor)
+    return found
+
+
+def lay_out(directory: Path, kind: str, *, sticky: bool) -> None:
+    directory.mkdir()
+    it = directory / "it"
+    if kind in ("link", "dangling"):
+        it.symlink_to("other")
+    if kind in ("file", "link"):
+        file = it if kind == "file" else directory / "other"
+        file.write_text("text")
+        file.chmod(0o600)
+        if os.getuid() == 0:
+            os.chown(file, NOBODY, NOBODY)
+    if kind == "directory":
+        it.mkdir(0o700)
+    if kind == "pipe":
+        os.mkfifo(it, 0o600)
+    # In a sticky one the kernel may refuse O_CREAT of what another user has made.
+    directory.chmod(0o1777 if sticky else 0o700)
 
 
 def test_a_signal_that_comes_before_a_wait_ends_it() -> None:

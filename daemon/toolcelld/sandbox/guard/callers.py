@@ -21,19 +21,17 @@ OWN: Final = (b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/")
 
 @contextmanager
 def base(thread: int, directory: int, path: bytes) -> Generator[int]:
-    """Hold the directory that a path of a caller begins at. Raises `OSError`.
+    """Hold the directory that a path of a caller begins at; for an absolute path it is not used. Raises `OSError`.
 
     Args:
         thread: The caller.
         directory: The argument of its call: a descriptor or `HERE`, as the kernel passes it.
     """
-    number = _signed(directory)
     if path.startswith(b"/"):
-        place = "/"
-    elif number == HERE:
-        place = f"/proc/{thread}/cwd"
-    else:
-        place = f"/proc/{thread}/fd/{number}"
+        yield HERE
+        return
+    number = _signed(directory)
+    place = f"/proc/{thread}/cwd" if number == HERE else f"/proc/{thread}/fd/{number}"
     try:
         held = os.open(place, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:

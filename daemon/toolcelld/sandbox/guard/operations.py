@@ -31,6 +31,8 @@ INT_MASK: Final = 0xFFFFFFFF
 EMPTY_PATH: Final = 0x1000
 FOLLOW: Final = 0x400
 RENAME_FLAGS: Final = 1 | linux.RENAME_EXCHANGE  # not replacing, exchanging; a whiteout takes a capability
+WITHOUT_MAKING: Final = os.O_ACCMODE | os.O_EXCL | os.O_DIRECTORY | os.O_PATH
+"""With one of the two ways to write alone, a file that is there opens in the same way without `O_CREAT`."""
 STDERR: Final = 2
 TOLD_MAX: Final = 20
 """Refused places that a cell's stderr names, each once."""
@@ -260,10 +262,8 @@ class Operations:
             if not entry.served:
                 raise Elsewhere
             self._check(entry.path)
-            if flags & os.O_CREAT:
-                os.umask(umask_of(asked.thread))
             try:
-                return _open_without_waiting(entry, flags, mode)
+                return _open_entry(asked, entry, flags, mode)
             except OSError as error:
                 if error.errno != errno.ELOOP or flags & os.O_NOFOLLOW or not links_left:
                     raise
@@ -291,6 +291,19 @@ class Operations:
             return
         self._executions -= 1
         self._listener.go_on(asked)
+
+
+def _open_entry(asked: GuardQuestion, entry: Entry, flags: int, mode: int) -> int:
+    """Open a name that is no link, and make it if that is asked. Raises `NoReader` and `OSError`."""
+    if flags & os.O_CREAT:
+        # A file that is there needs no umask, and to read that takes longer than to open it. In a sticky directory the kernel
+        # may refuse what is there because of this flag.
+        sticky = os.stat(entry.directory).st_mode & stat.S_ISVTX
+        if flags & WITHOUT_MAKING in (os.O_WRONLY, os.O_RDWR) and not sticky:
+            with contextlib.suppress(OSError):
+                return _open_without_waiting(entry, flags & ~os.O_CREAT, mode)
+        os.umask(umask_of(asked.thread))
+    return _open_without_waiting(entry, flags, mode)
 
 
 def _open_without_waiting(entry: Entry, flags: int, mode: int) -> int:

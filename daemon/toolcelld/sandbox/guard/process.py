@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found, unused-ignore]  # see `_sigmask`
 import contextlib
 import gc
 import os
@@ -9,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from toolcelld import linux, titles
 from toolcelld.sandbox.guard.operations import Operations
@@ -24,6 +25,8 @@ RETRY_MILLISECONDS: Final = 5
 RETRY_MILLISECONDS_MAX: Final = 100
 RETRY_SHARE: Final = 20
 """How many times as long as a look the pause after it is."""
+_sigmask: Callable[..., Any] = _signal.pthread_sigmask  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+"""That of `signal` makes enums of the former mask, which nobody reads."""
 CALLS: Final = (
     "brk", "clock_gettime", "close", "exit", "exit_group", "fcntl", "fstat", "ftruncate", "futex", "getdents64",
     "getpid", "getrandom", "gettid", "ioctl", "kill", "link", "linkat", "lseek", "madvise", "mkdir", "mkdirat",
@@ -117,7 +120,7 @@ class _Guard:
         while True:
             asked = listener.wait(pause if operations.is_waited_for else None)
             # An answer that a signal interrupts is half given: the caller of an open would read a number that is none.
-            signal.pthread_sigmask(signal.SIG_BLOCK, self._handled)
+            _sigmask(signal.SIG_BLOCK, self._handled)
             if asked is not None:
                 operations.answer(asked)
             if not operations.is_waited_for:
@@ -129,7 +132,7 @@ class _Guard:
                 took = (time.monotonic() - now) * 1000
                 pause = min(RETRY_MILLISECONDS + round(took * RETRY_SHARE), RETRY_MILLISECONDS_MAX)
                 again = time.monotonic() + pause / 1000
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._handled)
+            _sigmask(signal.SIG_UNBLOCK, self._handled)
 
     def _forward(self, *_: object) -> None:
         self._aborted = True
