@@ -270,11 +270,11 @@ def ends_as_its_worker_did(place: str, seed: int) -> bool:
 
 
 def work_under_guard(place: str, seed: int) -> None:
+    linux.no_new_privileges()  # of the guard, too, which loads a filter of its own
     protected = Protected(place, NamePatterns.of(NAMES))
     asking = stand_guard(
         lambda listener: Operations(listener, [place], protected), abort_signal=signal.SIGUSR1
     )
-    linux.no_new_privileges()
     asking.begin(executes=True)
     os.close(os.open(f"{place}/made", os.O_CREAT | os.O_WRONLY))
     for _ in range(random.Random(seed).randrange(4000)):
