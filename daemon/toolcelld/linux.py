@@ -420,11 +420,12 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
     )
 
 
-def rename(old_directory: int, old: str, new_directory: int, new: str, flags: int) -> None:
+def rename(old_directory: int, old: str | bytes, new_directory: int, new: str | bytes, flags: int) -> None:
     """renameat2(2)."""
     paths = old_directory, os.fsencode(old), new_directory, os.fsencode(new)
     _checked(
-        _libc.syscall(ctypes.c_long(SYS_RENAMEAT2), *paths, ctypes.c_uint(flags)), f"rename {old} to {new}"
+        _libc.syscall(ctypes.c_long(SYS_RENAMEAT2), *paths, ctypes.c_uint(flags)),
+        f"rename {old!r} to {new!r}",
     )
 
 
@@ -434,7 +435,11 @@ def pidfd_getfd(process: int, number: int) -> int:
 
 
 def openat2(
-    directory: int, path: str, flags: int, *, resolve: int = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+    directory: int,
+    path: str | bytes,
+    flags: int,
+    *,
+    resolve: int = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
 ) -> int:
     """Open a path, by default without following links in any component; return a descriptor that is closed on exec."""
     how = OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, resolve)

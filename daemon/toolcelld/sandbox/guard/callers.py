@@ -19,27 +19,41 @@ OWN: Final = (b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/")
 """Beginnings of paths that mean the caller's descriptors."""
 
 
-@contextmanager
-def base(thread: int, directory: int, path: bytes) -> Generator[int]:
-    """Hold the directory that a path of a caller begins at; for an absolute path it is not used. Raises `OSError`.
+class Base:
+    """The directory that a path begins at, held to the end of a `with`, which has its descriptor."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor != HERE:
+            os.close(self._descriptor)
+
+
+ROOT: Final = Base(HERE)
+"""Of an absolute path, which begins nowhere else."""
+
+
+def base(thread: int, directory: int, path: bytes) -> Base:
+    """Hold the directory that a path of a caller begins at. Raises `OSError`.
 
     Args:
         thread: The caller.
         directory: The argument of its call: a descriptor or `HERE`, as the kernel passes it.
     """
     if path.startswith(b"/"):
-        yield HERE
-        return
+        return ROOT
     number = _signed(directory)
     place = f"/proc/{thread}/cwd" if number == HERE else f"/proc/{thread}/fd/{number}"
     try:
-        held = os.open(place, os.O_PATH | os.O_CLOEXEC)
+        return Base(os.open(place, os.O_PATH | os.O_CLOEXEC))
     except FileNotFoundError:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
-    try:
-        yield held
-    finally:
-        os.close(held)
 
 
 @contextmanager

@@ -7,38 +7,46 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Self
 
 from toolcelld import linux
-from toolcelld.files.paths import is_below_any
 
 
 class Elsewhere(Exception):
     """The call is not the guard's: the caller makes it itself, with the rights that it has there."""
 
 
-class Entry(NamedTuple):
-    """A name in a directory that is held."""
+class Entry:
+    """A name in a directory, which is held to the end of a `with`."""
 
-    directory: int
-    name: str
-    """As the caller wrote it: with a slash at its end, it means a directory."""
-    path: str
-    """Absolute, as the guard sees it."""
-    served: bool
-    """Whether the guard creates and writes in this directory."""
+    __slots__ = ("directory", "name", "path", "served")
+
+    def __init__(self, directory: int, name: bytes, path: str, *, served: bool) -> None:
+        self.directory = directory
+        self.name = name  # as the caller wrote it: with a slash at its end, it means a directory
+        self.path = path  # absolute, as the guard sees it
+        self.served = served  # whether the guard creates and writes in this directory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.directory)
 
 
-@contextmanager
-def hold(base: int, path: bytes, places: Sequence[str]) -> Generator[Entry]:
+def beginnings(places: Iterable[str]) -> tuple[str, ...]:
+    """Return what the paths in these directories begin with, with a slash after them."""
+    return tuple(place.rstrip("/") + "/" for place in places)
+
+
+def hold(base: int, path: bytes, served: tuple[str, ...]) -> Entry:
     """Hold the directory of a path's last component.
 
     Args:
         base: The directory that the path begins at.
         path: Any path.
-        places: Where the guard creates and writes.
+        served: The `beginnings` of where the guard creates and writes.
 
     Raises:
         Elsewhere: The last component is no name, or the directory cannot be opened: the kernel tells the caller why.
@@ -52,28 +60,26 @@ def hold(base: int, path: bytes, places: Sequence[str]) -> Generator[Entry]:
         raise Elsewhere
     if path.startswith(b"/"):
         above = b"/" + above
-    with directory(base, above) as (held, at):
-        whole = os.path.join(at, os.fsdecode(name))
-        yield Entry(held, os.fsdecode(path[len(bare) - len(name) :]), whole, is_below_any(at, places))
+    held = directory(base, above)
+    try:
+        at = real_path(held)
+        within = at if at.endswith("/") else f"{at}/"
+        whole = within + os.fsdecode(name)
+        return Entry(held, path[len(bare) - len(name) :], whole, served=within.startswith(served))
+    except BaseException:
+        os.close(held)
+        raise
 
 
-@contextmanager
-def directory(base: int, path: bytes) -> Generator[tuple[int, str]]:
-    """Hold a directory; yield it with its real path. Raises `Elsewhere` where it cannot be opened."""
+def directory(base: int, path: bytes) -> int:
+    """Open a directory to hold it. Raises `Elsewhere` where it cannot be opened."""
     try:
         # Links of /proc would be the guard's own.
-        held = linux.openat2(
-            base,
-            os.fsdecode(path or b"."),
-            os.O_PATH | os.O_DIRECTORY,
-            resolve=linux.RESOLVE_NO_MAGICLINKS,
+        return linux.openat2(
+            base, path or b".", os.O_PATH | os.O_DIRECTORY, resolve=linux.RESOLVE_NO_MAGICLINKS
         )
     except OSError:
         raise Elsewhere from None
-    try:
-        yield held, real_path(held)
-    finally:
-        os.close(held)
 
 
 def real_path(descriptor: int) -> str:

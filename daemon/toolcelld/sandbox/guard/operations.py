@@ -17,9 +17,8 @@ from typing import Final, NoReturn
 
 from toolcell._printable import printable
 from toolcelld import linux
-from toolcelld.files.paths import is_below_any
 from toolcelld.sandbox.guard.callers import HERE, base, descriptor_of, own_descriptor, umask_of
-from toolcelld.sandbox.guard.entries import Elsewhere, Entry, directory, hold, real_path
+from toolcelld.sandbox.guard.entries import Elsewhere, Entry, beginnings, directory, hold, real_path
 from toolcelld.sandbox.guard.names import Protected
 from toolcelld.sandbox.guard.questions import GuardQuestion, Listener
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
@@ -36,6 +35,8 @@ WITHOUT_MAKING: Final = os.O_ACCMODE | os.O_EXCL | os.O_DIRECTORY | os.O_PATH
 STDERR: Final = 2
 TOLD_MAX: Final = 20
 """Refused places that a cell's stderr names, each once."""
+PASSED_MAX: Final = 64
+"""Paths whose names were looked at, as programs open a few files again and again; of 4 KiB at most."""
 
 
 class NoReader(Exception):
@@ -56,10 +57,11 @@ class Operations:
         self, listener: Listener, places: Sequence[str], protected: Protected, executions: int = 0
     ) -> None:
         self._listener = listener
-        self._places = places
+        self._served = beginnings(places)
         self._protected = protected
         self._executions = executions
         self._told: set[str] = set()
+        self._passed: set[str] = set()  # paths that are not protected, which their text alone decides
         self._waiting: list[GuardQuestion] = []  # for the reader of a pipe
         by_name: Mapping[str, Callable[[GuardQuestion], None]] = {
             "creat": lambda asked: self._open(
@@ -115,8 +117,13 @@ class Operations:
     # What is refused
 
     def _check(self, path: str) -> None:
+        if path in self._passed:
+            return
         if place := self._protected.place(path):
             self._refuse(place)
+        if len(self._passed) == PASSED_MAX:
+            self._passed.clear()
+        self._passed.add(path)
 
     def _check_moved(self, entry: Entry, other: Entry) -> None:
         """Check that an entry may be moved away, and another one be moved there.
@@ -143,10 +150,9 @@ class Operations:
 
     # What is done
 
-    @contextmanager
-    def _held(self, asked: GuardQuestion, at: int, path: bytes) -> Generator[Entry]:
-        with base(asked.thread, at, path) as start, hold(start, path, self._places) as entry:
-            yield entry
+    def _held(self, asked: GuardQuestion, at: int, path: bytes) -> Entry:
+        with base(asked.thread, at, path) as start:
+            return hold(start, path, self._served)
 
     @contextmanager
     def _new(self, asked: GuardQuestion, at: int, address: int) -> Generator[Entry]:
@@ -171,7 +177,7 @@ class Operations:
 
     def _symlink(self, asked: GuardQuestion, target: int, at: int, address: int) -> None:
         with self._new(asked, at, address) as entry:
-            os.symlink(self._listener.text(asked, target), os.fsencode(entry.name), dir_fd=entry.directory)
+            os.symlink(self._listener.text(asked, target), entry.name, dir_fd=entry.directory)
         self._listener.returned(asked)
 
     def _link(
@@ -247,18 +253,22 @@ class Operations:
 
     def _open_unnamed(self, asked: GuardQuestion, start: int, path: bytes, flags: int, mode: int) -> int:
         """Open a file without a name in a directory."""
-        with directory(start, path) as (held, at):
-            if not is_below_any(at, self._places):
+        held = directory(start, path)
+        try:
+            at = real_path(held)
+            if not f"{at}/".startswith(self._served):
                 raise Elsewhere
             self._check(at)
             os.umask(umask_of(asked.thread))
             return os.open(".", flags | os.O_CLOEXEC, mode & MODE_BITS, dir_fd=held)
+        finally:
+            os.close(held)
 
     def _open_at(
         self, asked: GuardQuestion, start: int, path: bytes, flags: int, mode: int, links_left: int
     ) -> int:
         """Open a path, following its last component by hand. Raises `Elsewhere`, `NoReader` and `OSError`."""
-        with hold(start, path, self._places) as entry:
+        with hold(start, path, self._served) as entry:
             if not entry.served:
                 raise Elsewhere
             self._check(entry.path)
@@ -267,7 +277,7 @@ class Operations:
             except OSError as error:
                 if error.errno != errno.ELOOP or flags & os.O_NOFOLLOW or not links_left:
                     raise
-            target = os.readlink(os.fsencode(entry.name.rstrip("/")), dir_fd=entry.directory)
+            target = os.readlink(entry.name.rstrip(b"/"), dir_fd=entry.directory)
             return self._open_at(asked, entry.directory, target, flags, mode, links_left - 1)
 
     def _truncate(self, asked: GuardQuestion, address: int, length: int) -> None:
@@ -298,10 +308,12 @@ def _open_entry(asked: GuardQuestion, entry: Entry, flags: int, mode: int) -> in
     if flags & os.O_CREAT:
         # A file that is there needs no umask, and to read that takes longer than to open it. In a sticky directory the kernel
         # may refuse what is there because of this flag.
-        sticky = os.stat(entry.directory).st_mode & stat.S_ISVTX
-        if flags & WITHOUT_MAKING in (os.O_WRONLY, os.O_RDWR) and not sticky:
-            with contextlib.suppress(OSError):
+        there = flags & WITHOUT_MAKING in (os.O_WRONLY, os.O_RDWR)
+        if there and not os.stat(entry.directory).st_mode & stat.S_ISVTX:
+            try:
                 return _open_without_waiting(entry, flags & ~os.O_CREAT, mode)
+            except OSError:
+                pass
         os.umask(umask_of(asked.thread))
     return _open_without_waiting(entry, flags, mode)
 

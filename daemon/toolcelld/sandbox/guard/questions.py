@@ -109,9 +109,9 @@ class Listener:
             fcntl.ioctl(descriptor, linux.SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP)
         self._data = bytearray(DATA.size)
         self._nothing = bytes(DATA.size)
-        self._text = ctypes.create_string_buffer(PATH_BYTES_MAX)
-        self._here = _Span(ctypes.addressof(self._text), PATH_BYTES_MAX)
-        self._there = _Span(0, 0)
+        self._text = ctypes.create_string_buffer(PATH_BYTES_MAX + 1)  # and an end
+        self._here, self._there = _Span(ctypes.addressof(self._text), 0), _Span(0, 0)
+        self._spans = ctypes.byref(self._here), ctypes.byref(self._there)
         self._signals = signals
         signals.add(descriptor)
 
@@ -133,8 +133,8 @@ class Listener:
             fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_RECV, self._data)
         except (InterruptedError, FileNotFoundError):
             return None
-        identity, thread, _, number, _, _, *arguments = DATA.unpack(self._data)
-        return GuardQuestion(identity, thread, number, tuple(arguments))
+        found = DATA.unpack(self._data)
+        return GuardQuestion(found[0], found[1], found[3], found[6:])
 
     def text(self, question: GuardQuestion, address: int) -> bytes:
         """Return the text that a caller passes, read once. Raises `OSError`."""
@@ -144,14 +144,13 @@ class Listener:
             size = min(PAGE_BYTES - at % PAGE_BYTES, PATH_BYTES_MAX - len(found))
             self._here.length = self._there.length = size
             self._there.base = at
-            read = _libc.process_vm_readv(
-                question.thread, ctypes.byref(self._here), 1, ctypes.byref(self._there), 1, 0
-            )
+            read = _libc.process_vm_readv(question.thread, self._spans[0], 1, self._spans[1], 1, 0)
             if read <= 0:
                 raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
-            part, end, _ = self._text.raw[:read].partition(b"\0")
+            self._text[read] = b"\0"
+            part = self._text.value
             found += part
-            if end:
+            if len(part) < read:
                 return found
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
@@ -185,5 +184,7 @@ class Listener:
         self._answer(linux.ANSWER.pack(question.id, number, 0, 0))
 
     def _answer(self, answer: bytes) -> None:
-        with contextlib.suppress(FileNotFoundError):  # the caller has ended, or a signal has taken it away
+        try:  # noqa: SIM105  # a context manager is three more calls in each answer
             fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_SEND, answer)
+        except FileNotFoundError:  # the caller has ended, or a signal has taken it away
+            pass
