@@ -234,7 +234,8 @@ async def test_descriptors_that_are_used_up_end_calls_that_want_some_and_no_othe
             await calls_go_on(session, 1)
             before = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
             resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (16, before[1]))
-            for _ in range(READY_MAX + FORKING_MAX + 1):  # cells that were ready, or being forked, take calls before
+            # Cells that were ready, or being forked, take calls before.
+            for _ in range(READY_MAX + FORKING_MAX + 1):
                 starved = await session.call("t_fresh")
                 if not starved.ok:
                     break
