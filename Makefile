@@ -121,10 +121,14 @@ test-page: $(VENV)/chromium/ready $(VENV)/engines/ready ## the page of operators
 	@TOOLCELL_CHROMIUM=$(abspath $(VENV)/chromium) TOOLCELL_AXE=$(abspath $(VENV)/engines/node_modules/axe-core/axe.min.js) \
 	  $(BIN)/pytest --quiet -m nightly tests/cli/page/test_chromium.py
 
-# In a network namespace: Ray listens on every interface. A line says so where Ray cannot be installed.
-test-cluster: $(VENV)/cluster/ready ## sessions of a Ray cluster of three nodes, in a network namespace; five minutes
+# In network namespaces: Ray listens on every interface. A line says so where Ray cannot be installed.
+test-cluster: $(VENV)/cluster/ready ## sessions of a Ray cluster of three nodes, and its autoscaler, in network namespaces; three minutes
 	@test -x $(VENV)/cluster/bin/ray || { echo "Ray is not tested: it cannot be installed here"; exit 0; }; \
-	TOOLCELL_RAY=$(abspath $(VENV)/cluster) $(BIN)/python -m tests.ray.namespace $(BIN)/pytest --quiet -m nightly tests/ray
+	export TOOLCELL_RAY=$(abspath $(VENV)/cluster); tested="$(BIN)/python -m tests.ray.namespace $(BIN)/pytest --quiet -m nightly"; \
+	$$tested tests/ray/test_ray.py & scenarios=$$!; \
+	trap 'kill $$scenarios 2>/dev/null; exit 130' INT TERM; \
+	$$tested tests/ray --ignore=tests/ray/test_ray.py; others=$$?; \
+	wait $$scenarios && exit $$others
 
 # In a network namespace, too. A line says so where the control plane cannot be built.
 test-kubernetes: $(VENV)/kubernetes/ready ## sessions of pods, with a real control plane of Kubernetes; five minutes, and ten for the first time

@@ -19,8 +19,8 @@ from typing import Any
 import httpx2
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.cluster.scenarios import until
 from tests.pki import Authority
-from tests.ray.raylets import until
 
 SERVER = "https://127.0.0.1:6443"
 ETCD = "http://127.0.0.1:2379"

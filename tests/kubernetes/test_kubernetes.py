@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,16 +21,26 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from tests.cluster.scenarios import (
+    LOOK_SECONDS,
+    SECONDS_MAX,
+    TENANTS,
+    Engine,
+    Scenarios,
+    begun,
+    called,
+    lay_out,
+    listed,
+    occupied,
+    opened,
+    processes,
+    refused,
+    until,
+)
 from tests.kubernetes.control_plane import NAMESPACE, SERVER, ControlPlane, Kubelets, control_plane
 from tests.pki import KEY, Authority
-from tests.ray.raylets import SECONDS_MAX, processes, until
 
-from toolcell.client import Call, Kind, Session, Unavailable, connect
-from toolcell.client._grpc.methods import ToolCellMethods
-from toolcell.client._launch.placed import Placed as PlacedSession
-from toolcell.client._launch.remote import Machine, Remote
-from toolcell.client.errors import Refused
-from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcell.client import Kind, Unavailable, connect
 from toolcelld_cluster.keys import stored
 
 PROGRAMS = os.environ.get("TOOLCELL_KUBERNETES", "")
@@ -46,7 +53,6 @@ pytestmark = [
     ),
 ]
 
-STOPPED_SECONDS = 30
 MANIFEST = Path(__file__).parents[2] / "docs" / "kubernetes" / "toolcell.yaml"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 PLACES = {
@@ -72,7 +78,8 @@ FILE = """
     token = "BASE/placement.token"
     image = "toolcell:1"
     labels = { zone = "topology.kubernetes.io/zone" }
-    idle = "45s"
+    idle = "90s"
+    start = "90s"
     drain = "20s"
 
     [kubernetes.pods.plain]
@@ -90,48 +97,20 @@ FILE = """
     [kubernetes.pods.nowhere]
     volumes = { c = "BASE/c" }
     spec = { nodeSelector = { missing = "yes" } }
-
-    [tenants.alice]
-    directories = ["a:", "b:", "c:"]
-    resources = { gpu = 2 }
-    operator = true
-
-    [tenants.bob]
-    directories = ["b:docs"]
-    sessions = 1
-"""
-TOOLS = """
-    import os, time
-    from toolcell import tool
-
-    @tool
-    def where() -> str:
-        return os.getcwd()
-
-    @tool
-    def seen() -> list[str]:
-        return [name for name in os.environ if "KUBERNETES" in name]
-
-    @tool
-    def ticks(file: str, seconds: float) -> str:
-        with open(file, "a", buffering=1) as out:
-            out.write("begin\\n")
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
-                out.write("tick\\n")
-                time.sleep(0.05)
-            out.write("end\\n")
-        return "whole"
 """
 
 
 @dataclass
-class Placed:
-    """The cluster, and how clients come to it."""
+class Placed(Engine):
+    """Pods, and Placement."""
 
     plane: ControlPlane
-    base: Path
+    kubelets: Kubelets
     serving: subprocess.Popen[bytes] | None = None
+
+    takes = ("cluster", "c:")
+    silent = "the API server of Kubernetes does not answer"
+    nowhere = "no [kubernetes.pods] has that volume"
 
     @property
     def file(self) -> Path:
@@ -158,42 +137,43 @@ class Placed:
         self.serving.terminate()
         assert self.serving.wait(60) == 0, self.said
 
-    def command(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run `toolcell` as a client."""
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "toolcell.cli", *words],
-            env={"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(self.base / "client"), **more},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-
-    def nodes(self, column: int = 1) -> dict[str, str]:
-        """The state of each node, or another column of the list."""
-        listed = self.command("cluster", "nodes").stdout.splitlines()[1:]
-        return {line.split()[0]: line.split()[column] for line in listed}
-
     def pods(self) -> dict[str, dict[str, Any]]:
         """The pods that Placement has, as the API server tells of them."""
         found = self.plane.ask("GET", PODS, labelSelector="app.kubernetes.io/name=toolcell")["items"]
         return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
-    def processes(self, pod: str) -> list[int]:
-        """The daemon of a pod, and all that it has started."""
-        found = [
+    def volume(self, node: str, name: str) -> Path:
+        return self.base / name
+
+    def daemon(self, node: str) -> int:
+        (found,) = [
             number
             for number, line in processes().items()
-            if f"--node {pod} " in line and "toolcelld " in line
+            if f"--node {node} " in line and "toolcelld " in line
         ]
-        parents: dict[int, int] = {}
-        for number in processes():
-            with contextlib.suppress(OSError):
-                parents[number] = int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
-        for each in found:
-            found += [number for number, parent in parents.items() if parent == each]
         return found
+
+    def machine(self, node: str) -> str:
+        name: str = self.pods()[node]["spec"].get("nodeName", "")
+        return name
+
+    def control(self, number: signal.Signals) -> None:
+        self.plane.signal("kube-apiserver", number)
+
+    def doors(self) -> list[str]:
+        return ["127.0.0.1:7443", SERVER.removeprefix("https://")]
+
+    def secrets(self, node: str) -> list[str]:
+        token, state = self.base / "placement.token", self.base / "placement"
+        return [str(token), str(state), str(self.base / self.machine(node) / node)]
+
+    def kill(self, node: str) -> None:
+        """End the kubelet, too, and have Kubernetes forget the machine, as that of a cloud does."""
+        machine = self.machine(node)
+        self.kubelets.started[machine].kill()
+        for pod in [name for name in self.pods() if self.machine(name) == machine]:
+            super().kill(pod)
+        self.plane.ask("DELETE", f"/api/v1/nodes/{machine}")
 
 
 @pytest.fixture
@@ -206,36 +186,26 @@ def spared() -> Callable[[], frozenset[int]]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Placed]:
     begun = time.monotonic()
     base = tmp_path_factory.mktemp("k8s")
-    for volume in ("a", "b", "c"):
-        tools = base / volume / ".toolcell" / "tools"
-        tools.mkdir(parents=True)
-        (tools / "t.py").write_text(textwrap.dedent(TOOLS))
-        (base / volume / "docs").mkdir()
+    digests = {lay_out(base / volume) for volume in ("a", "b", "c")}
     with control_plane(Path(PROGRAMS), base) as plane:
         kubelets = Kubelets(plane)
-        placed = Placed(plane, base)
+        placed = Placed(base, plane, kubelets)
         try:
-            kubelets.start("k1", 21, {"topology.kubernetes.io/zone": "eu"}, {})
-            kubelets.start("k2", 22, {"topology.kubernetes.io/zone": "us"}, {"example.com/gpu": "1"})
+            kubelets.start("n1", 21, {"topology.kubernetes.io/zone": "us"}, {})
+            kubelets.start("n2", 22, {"topology.kubernetes.io/zone": "eu"}, {"example.com/gpu": "1"})
             apply(plane)
             account = f"{PLACES['ServiceAccount']}/placement/token"
             token = plane.ask("POST", account, {"spec": {"expirationSeconds": 36_000}})["status"]["token"]
             (base / "placement.token").write_text(token)
-            text = textwrap.dedent(FILE).replace("BASE", str(base)).replace("SERVER", SERVER)
-            placed.file.write_text(text)
+            text = (textwrap.dedent(FILE) + textwrap.dedent(TENANTS)).replace("DIGEST", digests.pop())
+            placed.file.write_text(text.replace("BASE", str(base)).replace("SERVER", SERVER))
             placed.file.chmod(0o600)
             until(
                 lambda: len(plane.ask("GET", "/api/v1/nodes")["items"]) == 2,
                 "the kubelets have not registered",
             )
             placed.serve("--invite", "alice", "--invite", "bob")
-            pattern = r"toolcell cluster join (\S+) (\S+)"
-            until(lambda: len(re.findall(pattern, placed.said)) == 2 or failed(placed), placed.said)
-            codes = re.findall(pattern, placed.said)
-            joined = placed.command("cluster", "join", *codes[0])
-            assert joined.returncode == 0, joined
-            bob = placed.command("cluster", "join", *codes[1], XDG_CONFIG_HOME=str(base / "bob"))
-            assert bob.returncode == 0, bob
+            placed.join(lambda: placed.said)
             print(f"up in {time.monotonic() - begun:.0f} s")
             yield placed
             placed.end()
@@ -244,12 +214,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Placed]:
                 placed.serving.kill()
                 placed.serving.wait()
             kubelets.end()
-
-
-def failed(placed: Placed) -> bool:
-    assert placed.serving is not None
-    assert placed.serving.poll() is None, placed.said
-    return False
 
 
 def apply(plane: ControlPlane) -> None:
@@ -266,133 +230,30 @@ def placed(shared: Placed, monkeypatch: pytest.MonkeyPatch) -> Placed:
     return shared
 
 
-async def called(session: Session, tool: str, **arguments: object) -> str:
-    with anyio.fail_after(SECONDS_MAX):
-        outcome = await session.call(f"t_{tool}", arguments)
-    assert outcome.kind is Kind.ok, outcome.message
-    return outcome.text
-
-
-@asynccontextmanager
-async def opened(address: str, directory: str) -> AsyncGenerator[Session]:
-    """A session, once there is a pod for it: clients ask again until then."""
-    async with AsyncExitStack() as stack:
-        with anyio.fail_after(SECONDS_MAX):
-            while True:
-                try:
-                    session = await stack.enter_async_context(connect(address, directory=directory))
-                    break
-                except Unavailable:
-                    await asyncio.sleep(0.1)
-        yield session
-
-
-async def refused(address: str, directory: str, why: str = "") -> str:
-    """Why a session is refused that does not wait; tried until the reason is that one."""
-    address = f"{address}{'&' if '?' in address else '?'}wait=0"
-    with anyio.fail_after(SECONDS_MAX):
-        while True:
-            with pytest.raises(Unavailable) as found:
-                async with connect(address, directory=directory):
-                    pass
-            if why in found.value.message:
-                return found.value.message
-            await asyncio.sleep(0.1)
-
-
-async def begun(session: Session, mark: Path, seconds: float = 3600.0) -> Call:
-    """A call that writes lines as long as it runs."""
-    call = session.call("t_ticks", {"file": str(mark), "seconds": seconds})
-    with anyio.fail_after(SECONDS_MAX):
-        while not (mark.exists() and "tick" in mark.read_text()):
-            await asyncio.sleep(0.05)
-    return call
-
-
-async def eventually(session: Session) -> None:
-    """Call until the session has a pod again."""
-    with anyio.fail_after(SECONDS_MAX):
-        while (await session.call("t_where")).kind is not Kind.ok:
-            await asyncio.sleep(0.1)
-
-
-async def occupied(placed: Placed) -> list[str]:
-    """The pods that have sessions."""
-    found = await asyncio.to_thread(placed.nodes, 2)
-    return [name for name, sessions in found.items() if not sessions.startswith("0/")]
+@pytest.fixture
+def engine(placed: Placed) -> Placed:
+    return placed
 
 
 async def test_the_first_session_has_a_pod_made_and_the_second_is_on_it(placed: Placed) -> None:
     assert placed.pods() == {}
-    async with opened("cluster", "a:") as first, connect("cluster", directory="b:") as second:
-        assert await called(first, "where") == str(placed.base / "a")
-        assert await called(second, "where") == str(placed.base / "b")
-        assert json.loads(await called(first, "seen")) == []
+    async with opened("cluster", "a:"), connect("cluster", directory="b:"):
         (name,) = placed.pods()
-        assert await asyncio.to_thread(placed.nodes, 2) == {name: "2/20"}
-        call = await begun(first, placed.base / "a" / "aborted")
-        call.abort()
-        with anyio.fail_after(SECONDS_MAX):
-            assert (await call).kind is Kind.aborted
+        node = (await listed())[name]
+        assert (node.sessions, node.sessions_max) == (2, 20)
 
 
-async def test_pods_are_on_the_node_that_has_the_label_and_the_resource(placed: Placed) -> None:
-    async with opened("cluster?zone=us", "a:") as session, opened("cluster?gpu=1", "b:") as gpu:
-        assert await called(session, "where") == str(placed.base / "a")
-        assert await called(gpu, "where") == str(placed.base / "b")
-        on = {
-            pod["metadata"]["labels"]["toolcell.dev/template"]: pod["spec"]["nodeName"]
-            for pod in placed.pods().values()
-        }
-        assert on["gpu"] == "k2"
+async def test_a_pod_waits_for_what_no_machine_has(placed: Placed) -> None:
+    async with opened("cluster?gpu=1", "b:"):
         assert "Insufficient example.com/gpu" in await refused("cluster?gpu=1", "b:", "Insufficient")
-    assert "no [kubernetes.pods] has that volume" in await refused("cluster?zone=moon", "a:")
-    assert "may have 2 of gpu" in await refused("cluster?gpu=3", "b:")
-    assert "may not use 'd:'" in await refused("cluster", "d:")
     assert "0/2 nodes are available" in await refused("cluster", "c:", "0/2 nodes")
-
-
-async def test_a_container_that_is_killed_is_started_again_and_no_call_runs_twice(placed: Placed) -> None:
-    async with opened("cluster", "a:") as session:
-        mark = placed.base / "a" / "killed"
-        call = await begun(session, mark)
-        (pod,) = await occupied(placed)
-        os.kill(placed.processes(pod)[0], signal.SIGKILL)
-        with anyio.fail_after(SECONDS_MAX):
-            outcome = await call
-        assert outcome.kind is Kind.internal, outcome
-        await eventually(session)
-    assert mark.read_text().count("begin") == 1
-
-
-async def test_a_session_of_a_pod_that_is_frozen_is_on_another_and_no_call_runs_twice(placed: Placed) -> None:
-    async with opened("cluster", "a:") as session:
-        mark = placed.base / "a" / "frozen"
-        call = await begun(session, mark)
-        (pod,) = await occupied(placed)
-        frozen = placed.processes(pod)
-        for process in frozen:
-            os.kill(process, signal.SIGSTOP)
-        try:
-            with anyio.fail_after(SECONDS_MAX):
-                outcome = await call
-                assert (outcome.kind, outcome.cause) == (Kind.internal, "node_lost")
-                assert outcome.metadata["node"] == pod
-                await eventually(session)
-            assert pod not in await occupied(placed)
-        finally:
-            for process in frozen:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGCONT)
-    assert mark.read_text().count("begin") == 1
 
 
 async def test_an_eviction_cuts_no_call_and_its_sessions_are_elsewhere(placed: Placed) -> None:
     async with opened("cluster", "a:") as busy, connect("cluster", directory="a:") as idle:
-        mark = placed.base / "a" / "evicted"
         await called(idle, "where")
-        call = await begun(busy, mark, seconds=5.0)
-        before = await occupied(placed)
+        call, mark = await begun(placed, busy, "evicted", seconds=5.0)
+        before = await occupied()
         for pod in before:
             eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": pod}}
             placed.plane.ask("POST", f"{PODS}/{pod}/eviction", eviction)
@@ -401,31 +262,13 @@ async def test_an_eviction_cuts_no_call_and_its_sessions_are_elsewhere(placed: P
             outcome = await call
         assert (outcome.kind, outcome.text) == (Kind.ok, "whole"), outcome
         await called(busy, "where")
-        assert not set(before) & set(await occupied(placed))
+        assert not set(before) & set(await occupied())
     assert mark.read_text().count("begin") == 1
-
-
-async def test_without_the_api_server_open_sessions_go_on_and_no_pod_is_made(placed: Placed) -> None:
-    async with opened("cluster", "a:") as session:
-        await called(session, "where")
-        placed.plane.signal("kube-apiserver", signal.SIGSTOP)
-        try:
-            over = time.monotonic() + STOPPED_SECONDS
-            await refused("cluster?gpu=1", "b:", "did not answer within")
-            async with connect("cluster", directory="b:") as other:
-                while time.monotonic() < over:
-                    await called(session, "where")
-                    await called(other, "where")
-        finally:
-            placed.plane.signal("kube-apiserver", signal.SIGCONT)
-        await called(session, "where")
-    async with opened("cluster?gpu=1", "b:") as session:
-        await called(session, "where")
 
 
 async def test_a_placement_that_is_started_again_has_the_pods_and_the_sessions(placed: Placed) -> None:
     async with opened("cluster", "a:") as session:
-        before = await occupied(placed)
+        before = await occupied()
         await asyncio.to_thread(placed.end)
         await called(session, "where")
         with pytest.raises(Unavailable):
@@ -433,10 +276,8 @@ async def test_a_placement_that_is_started_again_has_the_pods_and_the_sessions(p
                 pass
         placed.serve()
         with anyio.fail_after(SECONDS_MAX):
-            while True:
-                with contextlib.suppress(Unavailable):
-                    if await occupied(placed) == before:
-                        break
+            while await occupied() != before:
+                await asyncio.sleep(LOOK_SECONDS)
         async with opened("cluster", "a:") as other:
             await called(other, "where")
             await called(session, "where")
@@ -470,26 +311,8 @@ async def test_a_pod_that_another_has_made_is_no_node(placed: Placed) -> None:
         "it does not run",
     )
     until(lambda: "toolcell-plain-theirs has the labels of a node" in placed.said, placed.said)
-    assert theirs["name"] not in await asyncio.to_thread(placed.nodes)
+    assert theirs["name"] not in await listed()
     placed.plane.ask("DELETE", f"{PODS}/{theirs['name']}")
-
-
-async def test_a_ticket_of_a_pod_is_worth_nothing_on_another(placed: Placed) -> None:
-    async with opened("cluster?zone=eu", "a:"), opened("cluster?zone=us", "a:"):
-        places = [PlacedSession.joined(f"cluster:a:?zone={zone}") for zone in ("eu", "us")]
-        for place in places:
-            await place.ready()
-        (eu, us) = (place._place for place in places)
-        assert eu is not None
-        assert us is not None
-        assert eu.node != us.node
-        machine = Machine(node=us.node, directory="", authority=us.authority, ticket=eu.ticket)
-        async with Remote(us.address, machine, places[0]._path).dial() as channel:
-            with pytest.raises(Refused) as found:
-                await channel.ask(ToolCellMethods.ListTools, pb.ListToolsRequest(), 10)
-            assert found.value.reason == "unauthenticated"
-        for place in places:
-            await place.end()
 
 
 def test_placement_may_do_what_it_needs_and_no_more(placed: Placed) -> None:
@@ -504,8 +327,8 @@ def test_placement_may_do_what_it_needs_and_no_more(placed: Placed) -> None:
             ("PATCH", f"{PODS}/{name}"),
             ("POST", "/api/v1/namespaces/default/pods"),
             ("GET", "/api/v1/pods"),
-            ("DELETE", "/api/v1/nodes/k1"),
-            ("PATCH", "/api/v1/nodes/k1"),
+            ("DELETE", "/api/v1/nodes/n1"),
+            ("PATCH", "/api/v1/nodes/n1"),
             ("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/placement/token"),
         ):
             answer = client.request(
@@ -518,7 +341,7 @@ def test_placement_may_do_what_it_needs_and_no_more(placed: Placed) -> None:
     with placed.plane.client() as client:
         labels = {"metadata": {"labels": {"topology.kubernetes.io/zone": "\x1b[2J"}}}
         headers = {"content-type": "application/merge-patch+json"}
-        assert client.patch("/api/v1/nodes/k1", json=labels, headers=headers).status_code == 422
+        assert client.patch("/api/v1/nodes/n1", json=labels, headers=headers).status_code == 422
 
 
 def test_a_pod_without_sessions_goes_and_its_secret_and_its_keys_with_it(placed: Placed) -> None:
@@ -532,3 +355,7 @@ def test_a_pod_without_sessions_goes_and_its_secret_and_its_keys_with_it(placed:
         return [name for name in found if name.startswith("toolcell-") and not name.endswith("-theirs")]
 
     until(lambda: not left(), "a Secret is there still")
+
+
+class TestKubernetes(Scenarios):
+    """With pods."""

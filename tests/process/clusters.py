@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,10 @@ from types import MappingProxyType
 from typing import Any
 
 import anyio
+import grpc
+from google.protobuf import message_factory
 from tests.daemons import OTHERS_KEPT, RunningDaemon, kept
+from tests.pki import Identity
 from tests.process.faulting import FaultingProxy
 from tests.process.listening import LISTEN, TOOLS, listening_port
 
@@ -29,6 +33,7 @@ from toolcell._paths import cluster_file
 from toolcell.client._grpc.placement import PlacementMethods
 from toolcell.client._launch.placed import Membership, placement
 from toolcell.client._launch.remote import write
+from toolcell_proto.v1 import placement_pb2
 from toolcell_proto.v1 import placement_pb2 as pb
 from toolcelld.remote.certificates import PLACE
 from toolcelld_cluster.keys import NODES, Keys, keys
@@ -67,6 +72,13 @@ class Cluster:
         self.address = found[1]
         for name in self.nodes:
             self.wait_for(rf"The node {name} answers", begun)
+
+    def restart(self, name: str, number: int) -> None:
+        """End the daemon of a node, and start it again on its port."""
+        daemon = self.nodes[name]
+        port = listening_port(daemon)
+        daemon.stop(number)
+        daemon.start("--listen", f"127.0.0.1:{port}")
 
     def wait_for(self, pattern: str, begun: int = 0) -> re.Match[str]:
         """Wait until the log of Placement has a text."""
@@ -138,6 +150,8 @@ def _toml(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
 def cluster(
     nodes: Mapping[str, Mapping[str, Any]],
     ways: Mapping[str, FaultingProxy] = MappingProxyType({}),
+    source: str = TOOLS,
+    invite: Sequence[str] = (),
     **more: Any,
 ) -> Generator[Cluster]:
     """A cluster that has started.
@@ -145,6 +159,8 @@ def cluster(
     Args:
         nodes: What the file says of each node besides its address; the value of a volume is made below its project.
         ways: The way to each node, for clients and for Placement; default: none, they speak to it directly.
+        source: The tools of each volume.
+        invite: Tenants for each of which there is a code in the log.
         more: Other keys of the file.
     """
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as place, ExitStack() as stack:
@@ -165,7 +181,7 @@ def cluster(
             for volume, below in section["volumes"].items():
                 path = daemon.project / below
                 (path / ".toolcell" / "tools").mkdir(parents=True)
-                (path / ".toolcell" / "tools" / "t.py").write_text(_dedented(TOOLS))
+                (path / ".toolcell" / "tools" / "t.py").write_text(textwrap.dedent(source))
                 (path / "docs").mkdir()
                 volumes[volume] = str(path)
             stack.enter_context(kept(daemon))
@@ -183,8 +199,42 @@ def cluster(
         running = Cluster(directory, daemons, made, directory / "placement.log", file)
         running.log.touch()
         stack.callback(running.stop)
-        running.start()
+        running.start(*(word for tenant in invite for word in ("--invite", tenant)))
         yield running
+
+
+@contextmanager
+def channel(known: Keys, address: str, name: str, identity: Identity | None) -> Generator[grpc.Channel]:
+    pair = (identity.key, identity.certificate) if identity is not None else (None, None)
+    options = [("grpc.ssl_target_name_override", name), ("grpc.use_local_subchannel_pool", 1)]
+    credentials = grpc.ssl_channel_credentials(known.authority, *pair)
+    with grpc.secure_channel(address, credentials, options) as made:
+        yield made
+
+
+def requests(service: str, module: Any = placement_pb2) -> list[tuple[str, Any]]:
+    """Each method of a service, with an empty request."""
+    methods = module.DESCRIPTOR.services_by_name[service].methods
+    return [
+        (f"/toolcell.v1.{service}/{method.name}", message_factory.GetMessageClass(method.input_type)())
+        for method in methods
+    ]
+
+
+def refusal(known: grpc.Channel, path: str, request: Any, shown: str = "") -> grpc.StatusCode | None:
+    """How a request ends; None if it is served."""
+    make: Any = known
+    rpc = make.unary_unary(path)
+    try:
+        rpc(request.SerializeToString(), metadata=(("authorization", shown),), timeout=SECONDS_MAX)
+    except grpc.RpcError as error:
+        code: grpc.StatusCode = error.code()
+        return code
+    return None
+
+
+def signed(known: Keys, tenant: str, by: tuple[bytes, bytes] | None = None) -> Identity:
+    return Identity(*_certificates.new_client(tenant, by or (known.authority, known.authority_key)))
 
 
 async def until_ready() -> None:
@@ -209,9 +259,3 @@ def tree(pid: int) -> list[int]:
     """A process, and all that have come from it."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(each for child in children for each in tree(int(child)))]
-
-
-def _dedented(text: str) -> str:
-    import textwrap
-
-    return textwrap.dedent(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.ray.raylets import processes
+from tests.cluster.scenarios import processes
 
 
 @pytest.fixture

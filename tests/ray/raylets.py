@@ -6,39 +6,18 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SECONDS_MAX = 400
-"""For what takes some seconds on a quiet machine."""
+from tests.cluster.scenarios import processes, until
+
 HOST = 11
 """Of the head, in 127.0.0.0/24; each further node has the next one."""
 PORT = 6379
 STARTED = "Ray runtime started"
 TOKEN = "0123456789abcdef0123456789abcdef0123456789abcdef"
-
-
-def until(found: Callable[[], object], what: str) -> None:
-    """Wait for a condition of other processes."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while not found():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
-def processes() -> dict[int, str]:
-    """The command lines of all processes of the namespace."""
-    found: dict[int, str] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                found[int(name)] = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
-    return found
 
 
 @dataclass
@@ -70,13 +49,16 @@ class Raylets:
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_worker_niceness": "0",
             "RAY_local_fs_capacity_threshold": "0.999",
-            "RAY_health_check_period_ms": "500",
-            "RAY_health_check_timeout_ms": "2000",
-            "RAY_health_check_failure_threshold": "3",
+            "RAY_health_check_failure_threshold": "100",  # one that is frozen for some seconds is there again
         }
 
     def start(self, name: str, labels: str, *more: str) -> None:
-        """Start a node, the first one as the head."""
+        """Start a node, the first one as the head, and wait until it is there."""
+        self.launch(name, labels, *more)
+        self.wait(name)
+
+    def launch(self, name: str, labels: str, *more: str) -> None:
+        """Begin to start a node."""
         host = f"127.0.0.{self.host + len(self.nodes)}"
         if self.nodes:
             place = [f"--address={self.head}:{PORT}"]
@@ -100,9 +82,11 @@ class Raylets:
                 start_new_session=True,  # what Ray sends to its group is not for the tests
             )
         self.nodes[name] = host
-        until(
-            lambda: STARTED in self.log(name), self.log(name)
-        )  # one after the other: Ray gives each half a minute
+
+    def wait(self, name: str) -> None:
+        """Wait until a node is there."""
+        until(lambda: STARTED in self.log(name) or self.started[name].poll() is not None, name)
+        assert STARTED in self.log(name), self.log(name)
 
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text()
@@ -119,18 +103,9 @@ class Raylets:
         ]
         return found
 
-    def whole(self, name: str) -> list[int]:
-        """The raylet of a node, and all that it has started."""
-        parents: dict[int, int] = {}
-        for number in processes():
-            try:
-                parents[number] = int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-        found = self.of(rf"raylet/raylet .*--node_ip_address={self.nodes[name]} ")
-        for each in found:
-            found += [number for number, parent in parents.items() if parent == each]
-        return found
+    def raylet(self, name: str) -> list[int]:
+        """The raylet of a node."""
+        return self.of(rf"raylet/raylet .*--node_ip_address={self.nodes[name]} ")
 
     def end(self) -> None:
         """End the nodes by their ids; the namespace ends what they leave."""
@@ -149,8 +124,10 @@ def raylets(made: Raylets) -> Generator[Raylets]:
     """Three nodes: the head and two others, one of which has a GPU."""
     try:
         made.start("n1", "zone=us")
-        made.start("n2", "zone=eu", "--num-gpus=1")
-        made.start("n3", "zone=eu")
+        made.launch("n2", "zone=eu", "--num-gpus=1")
+        made.launch("n3", "zone=eu")
+        for name in made.nodes:
+            made.wait(name)
         yield made
     finally:
         made.end()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import pytest
-from tests.ray.placed import MARKS, PROGRAMS, Placed, called, refused
-from tests.ray.raylets import PORT, Raylets, until
-
-from toolcell.client import connect
+from tests.cluster.scenarios import LOOK_SECONDS, SECONDS_MAX, called, listed, opened, refused, until
+from tests.ray.placed import MARKS, PROGRAMS, Placed
+from tests.ray.raylets import PORT, Raylets
 
 pytestmark = MARKS
 
@@ -36,10 +36,6 @@ FILE = """
     port = 7444
     state = "BASE/nodes"
     idle = "10s"
-
-    [tenants.alice]
-    directories = ["b:"]
-    resources = { gpu = 1 }
 """
 
 
@@ -84,18 +80,21 @@ async def test_a_node_is_started_for_a_session_that_waits_and_goes_when_its_leas
     }
     file = base / "scaling.json"
     file.write_text(json.dumps(scaling))
-    placed = Placed(ray, base)
+    placed = Placed(base, ray)
+    placed.write(FILE)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(base / "client"))
     try:
         ray.start("head", "zone=eu", f"--autoscaling-config={file}")
-        placed.up(FILE, "alice")
+        placed.up()
         assert len(ray.of("raylet/raylet ")) == 1
-        assert "no node is known" in await refused("b:", "cluster?gpu=1")
-        async with connect("cluster?gpu=1&wait=300", directory="b:") as session:
+        assert "no node is known" in await refused("cluster?gpu=1", "b:")
+        async with opened("cluster?gpu=1&wait=300", "b:") as session:
             assert await called(session, "where") == str(base / "b")
             assert len(ray.of("raylet/raylet ")) == 2
         until(lambda: len(ray.of("raylet/raylet ")) == 1, f"the node stays {placed.log()}")
-        until(lambda: not placed.nodes(), "the node is known still")
-        assert "Placement has ended" in placed.command("cluster", "down", str(placed.file)).stdout
+        with anyio.fail_after(SECONDS_MAX):
+            while await listed():
+                await anyio.sleep(LOOK_SECONDS)
+        assert "Placement has ended" in placed.operate("down").stdout
     finally:
         ray.end()
