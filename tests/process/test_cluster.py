@@ -28,6 +28,7 @@ from toolcell import _certificates
 from toolcell._certificates import JoinCode
 from toolcell.client import Call, Kind, Refused, Session, Started, Unavailable, connect
 from toolcell.client._grpc.channel import Channel
+from toolcell.client._grpc.methods import ToolCellMethods
 from toolcell.client._launch import placed as placed_daemon
 from toolcell.client._transport.nodes import oversee
 from toolcell_proto.v1 import operator_pb2, placement_pb2, toolcell_pb2
@@ -44,7 +45,7 @@ NODES: dict[str, dict[str, Any]] = {
 NEEDY = """
 from toolcell import tool
 
-@tool(network=True)
+@tool(network=True, timeout=600)
 def asks() -> None:
     pass
 """
@@ -184,6 +185,17 @@ async def is_trusted(session: Session) -> bool:
     return outcome.kind is Kind.ok
 
 
+async def is_told_trusted(place: str) -> bool:
+    """Whether the node says of that tool that it gets what it asks for."""
+    placed = placed_daemon.Placed.joined("cluster")
+    placed.place(place)
+    await placed.ready()
+    async with placed.dial() as channel:
+        tool = await channel.ask(ToolCellMethods.GetTool, pb.GetToolRequest(name="n_asks"), SECONDS_MAX)
+    await placed.end()
+    return {line.key: line.value for line in tool.settings}["timeout"] == "10m"
+
+
 async def test_code_is_trusted_for_the_tenant_that_placement_names_and_as_it_was(placed: Cluster) -> None:
     project = placed.nodes["n2"].project / "b" / "docs" / "needy"
     needy(project)
@@ -191,11 +203,13 @@ async def test_code_is_trusted_for_the_tenant_that_placement_names_and_as_it_was
     with confining(placed.nodes["n2"]):
         async with connect("cluster", directory=place) as session:
             assert await is_trusted(session)
+            assert await is_told_trusted(place)
             file.write_text(f"{NEEDY}\n# changed")
             async with connect("cluster", directory=place) as newer:
                 assert not await is_trusted(newer)
             file.write_text(NEEDY)
             placed.join("bob")
+            assert not await is_told_trusted(place)
             async with connect("cluster", directory=place) as other:
                 assert not await is_trusted(other)
                 tell(placed, "n2", epoch=1, tenant="bob", digests=[needy(placed.directory / "again")])

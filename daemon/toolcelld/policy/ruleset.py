@@ -174,9 +174,9 @@ class Ruleset:
         own = trusted.shown(file, "") or NOTHING
         return replace(trusted.together(file), profile=own.profile)
 
-    def settings(self, tool: ToolInfo) -> Settings:
-        """Return the settings that hold for a tool."""
-        return self.resolved(tool.name, self.declared(tool), tool.file, self.consent(tool))
+    def settings(self, tool: ToolInfo, tenant: str = "") -> Settings:
+        """Return the settings that hold for a tool, in sessions of a tenant of a cluster or in any others."""
+        return self.resolved(tool.name, self.declared(tool), tool.file, self.consent(tool, tenant))
 
     def declared(self, tool: ToolInfo) -> Mapping[str, object]:
         """Return what decides about a tool beside the configuration's rules: its file, or the source of its server."""

@@ -321,11 +321,12 @@ class ToolCell(rpc.ToolCellServicer):
                 yield Problem(held.path, "", "quarantined", f"in quarantine: {held}\n{remedy}")
 
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
-        found = await look_at(self._services, request.directory, self._access.caller(context))
+        caller = self._access.caller(context)
+        found = await look_at(self._services, request.directory, caller)
         tool = find_tool(found, request.name, field="name")
         lines = [
             pb.Setting(key=line.key, value=line.value, origin=line.origin)
-            for line in self._services.ruleset.settings(tool).lines
+            for line in self._services.ruleset.settings(tool, caller.tenant).lines
         ]
         return pb.GetToolResponse(tool=encode_tool(tool), settings=lines)
 
