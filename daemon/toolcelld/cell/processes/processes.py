@@ -109,17 +109,19 @@ class CellProcesses:
         """
         if not self.worker_pid:
             return False
+        if self.has_server:
+            return True  # all that is not ours is the server's, and goes on between calls
         try:
             if self._list is None:
                 self._list = ProcessList(*self._chain)
             # Threads first: a child of one that ends becomes the main thread's, whose list is read then. Those of an engine
             # come and go; its worker says itself what a call has left behind.
             one_thread = os.fstat(self._list.tasks).st_nlink == ONE_THREAD_LINKS
-            if not (one_thread or self.has_engine or self.has_server):
+            if not (one_thread or self.has_engine):
                 return False
             for number, expected in self._list.children:
                 if os.pread(number, 64, 0).strip() != expected:
-                    return self.has_server
+                    return False
             return True
         except OSError:
             return False
