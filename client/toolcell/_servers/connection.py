@@ -53,6 +53,8 @@ KILLED_SECONDS: Final = 20.0
 """For the kernel to end a server that was killed, which takes as long as others have the processors."""
 NO_METHOD: Final = -32601
 
+_encoded: Final = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` makes one for each message
+
 
 class RpcError(Exception):
     """A request failed, by the server's own account or by that of the host that it asked."""
@@ -276,7 +278,7 @@ class ServerConnection:
         return number
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        written = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
+        written = _encoded({"jsonrpc": "2.0", **message}).encode()
         if len(self._waiting) + len(written) > WAITING_BYTES_MAX:
             raise ServerBroken(
                 f"the MCP server {self._command[0]} does not read what it is sent: {WAITING_BYTES_MAX >> 20} MiB wait"

@@ -51,6 +51,8 @@ def part_of(part: object) -> str | Image | File | Link:
     kind = fields.get("type")
     if not isinstance(kind, str) or kind not in KINDS:
         return f"(content of the type {str(kind)[:TYPE_CHARACTERS_MAX]!r}, which is not shown)"
+    if kind == "text" and isinstance(text := fields.get("text"), str):
+        return text
     inner = fields.get("resource")
     if isinstance(inner, dict):
         fields = {**fields, "resource": Content(**cast("dict[str, Any]", inner))}

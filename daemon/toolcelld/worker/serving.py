@@ -92,18 +92,41 @@ class _Round:
 class _Call:
     """A call that the server has."""
 
-    __slots__ = ("cancelled", "method", "params", "ping", "rounds", "sequence", "tool", "updates")
+    __slots__ = (
+        "_channel",
+        "_updates",
+        "cancelled",
+        "method",
+        "params",
+        "ping",
+        "rounds",
+        "sequence",
+        "tool",
+    )
 
     def __init__(
-        self, sequence: int, tool: Export, method: str, params: Mapping[str, Any], updates: UpdateSender
+        self, sequence: int, tool: Export, method: str, params: Mapping[str, Any], channel: DaemonChannel
     ) -> None:
         self.sequence = sequence
         self.tool = tool
         self.method, self.params = method, params
         self.rounds = 0  # in which the server has asked before it answers
-        self.updates = updates
         self.cancelled = False
         self.ping = 0  # the ping after the cancellation
+        self._channel = channel
+        self._updates: UpdateSender | None = None  # most calls send a result and nothing before it
+
+    @property
+    def updates(self) -> UpdateSender:
+        """Sends what comes before its result."""
+        if self._updates is None:
+            self._updates = UpdateSender(self._channel, self.sequence)
+        return self._updates
+
+    def finish(self) -> None:
+        """Send what is pending of that."""
+        if self._updates is not None:
+            self._updates.finish()
 
 
 class Serving:
@@ -130,13 +153,14 @@ class Serving:
         self._served = served
         self._connection = served.connection
         self._tools = tools
-        self._channel = channel
-        self._abortable = abortable
+        self._channel, self._daemon = channel, channel.fileno()
+        self._abortable, self._aborts = abortable, abortable.fileno()
         self._title = title
         # The mutable state.
         self._calls: dict[int, _Call] = {}  # by the number of the request to the server
         self._pings: dict[int, int] = {}  # open ones, and the cancelled request of each
         self._due: dict[int, float] = {}  # cancelled requests, and when they are reported without an answer
+        self._is_quiet = False  # whether the server runs and had said nothing, as of the last wait
         self._begun = 0  # the last call that has come
         self._early: dict[int, str] = {}  # aborts that have overtaken their call, and why
         self._asks = 0  # the number of the last question; of all calls, so that an answer is one call's
@@ -165,22 +189,21 @@ class Serving:
 
     def _wait(self) -> tuple[bool, bool, bool, bool]:
         """Wait for something to do; return whether the daemon, an abort, the server's output and its input are ready."""
-        connection, daemon, aborts = self._connection, self._channel.fileno(), self._abortable.fileno()
-        takes = connection.waiting_bytes <= HELD_BYTES
+        connection, daemon, aborts = self._connection, self._daemon, self._aborts
+        waiting, of_server = connection.waiting_bytes, connection.reading if connection.is_running else ()
+        takes = waiting <= HELD_BYTES
         if takes and self._channel.has_frames:
+            self._is_quiet = False  # it is not known
             return True, bool(select.select([aborts], [], [], 0)[0]), False, False
-        reading, writing = [aborts], list[int]()
-        if takes:
-            reading.append(daemon)
-        if connection.is_running:
-            reading += connection.reading
-            writing += [connection.writing] if connection.waiting_bytes else []
-        until = min(self._due.values(), default=math.inf)
+        reading = (aborts, daemon, *of_server) if takes else (aborts, *of_server)
+        writing = (connection.writing,) if of_server and waiting else ()
+        until = min(self._due.values()) if self._due else math.inf
         if self._announced or self._listing is not None:
             until = min(until, self._list_due)
         seconds = None if until == math.inf else max(0.0, until - time.monotonic())
         readable, writable, _ = select.select(reading, writing, [], seconds)
-        said = connection.is_running and any(each in readable for each in connection.reading)
+        said = not set(readable).isdisjoint(of_server)
+        self._is_quiet = bool(of_server) and not said
         return daemon in readable, aborts in readable, said, bool(writable)
 
     # From the daemon
@@ -217,10 +240,10 @@ class Serving:
         except InvalidArguments as error:
             self._send(message.seq, WorkerReport.from_text("invalid_arguments", str(error), ran=False))
             return
-        updates = UpdateSender(self._channel, message.seq)
+        call = _Call(message.seq, tool, method, params, self._channel)
         try:
-            if not self._calls and not self._connection.refresh():
-                updates.tell("log", {"level": "warning", "text": AGAIN})
+            if not (self._calls or self._is_quiet or self._connection.refresh()):
+                call.updates.tell("log", {"level": "warning", "text": AGAIN})
                 self._listing = None
                 self._connection.start()
                 self._announced = True  # it may have other tools than before
@@ -231,7 +254,7 @@ class Serving:
             exit_broken(self._connection, broken)
         except RpcError as error:  # of its greeting
             exit_broken(self._connection, ServerBroken(str(error)))
-        self._calls[number] = _Call(message.seq, tool, method, params, updates)
+        self._calls[number] = call
         self._entitle(f"{message.tool} {message.context['call_id']}")
 
     def _entitle(self, call: str) -> None:
@@ -274,7 +297,7 @@ class Serving:
     def _say_ended(self, why: Exception) -> None:
         """Tell the daemon that the server has ended without a call. A call that is on its way starts it again."""
         self._connection.kill()
-        self._announced, self._listing = False, None
+        self._announced, self._listing, self._is_quiet = False, None, False
         self._channel.send(EndedMessage(message=str(why)[:LINE_CHARACTERS_MAX]))
 
     def _list(self) -> None:
@@ -353,7 +376,7 @@ class Serving:
         if report.result.misfit:
             text = f"{call.tool.name} {MISFIT}{report.result.misfit}"
             call.updates.tell("log", {"level": "warning", "text": text[:LINE_CHARACTERS_MAX]})
-        call.updates.finish()
+        call.finish()
         self._send(call.sequence, report)
         titles.change_title(
             "worker", f"{self._title} {len(self._calls)} calls" if self._calls else self._title
