@@ -139,8 +139,8 @@ TYPED: dict[tuple[str, str], Case | str] = {
         "config/remedies.py",
         "config",
     ): "cli/test_remedies.py::test_each_place_that_makes_a_command_is_followed",
-    ("daemon.py", "config"): "process/test_last_good.py::{last_good}",
-    ("daemon.py", "reload"): "process/test_last_good.py::{last_good}",
+    ("configuration.py", "config"): "process/test_last_good.py::{last_good}",
+    ("configuration.py", "reload"): "process/test_last_good.py::{last_good}",
     ("environments/builder.py", "config"): (
         "process/test_environments.py::test_without_uv_the_error_says_how_to_install_it"
     ),
