@@ -38,6 +38,8 @@ WRITTEN = {
     "[new Date(0), new Date(NaN)]": '["1970-01-01T00:00:00.000Z","Invalid Date"]',
     "new (class { constructor() { this.a = 1 } })()": '{"a":1}',
     "({ a: new Headers({ A: 'b' }) })": '{"a":{"a":"b"}}',
+    "({ a: new Headers([['set-cookie', 'a=1'], ['set-cookie', 'b=2']]) })": '{"a":{"set-cookie":["a=1","b=2"]}}',
+    "new Map([[1, 2], [null, 3], ['a', new Map()]])": '{"1":2,"null":3,"a":{}}',
     "({ a: Object.create(null), b: new Number(1), c: [] })": '{"a":{},"b":1,"c":[]}',
     'new URL("https://example.org/a")': '"https://example.org/a"',
 }
@@ -56,6 +58,7 @@ REFUSED = {
     "new (class Hidden { #a = 1 })()": "Hidden",
     "({ a: () => 1 })": "function",
     "({ a: Symbol() })": "symbol",
+    "new Map([[Symbol('a'), 1]])": "symbol",
 }
 
 
@@ -97,6 +100,27 @@ async def test_a_value_without_a_json_form_is_refused_by_its_type(daemon: Runnin
             assert (kind, outcome.kind) == (kind, "tool_error"), outcome.text
             told = WAYS_OUT.get(kind, "Return text or plain data.")
             assert f"something of type {kind} that has no JSON form. {told}" in outcome.text
+
+
+SAME_KEYS = {
+    'new Map([[1, "a"], ["1", "b"]])': """the keys 1 and '1', which are both "1" in JSON""",
+    "({ a: [new Map([[true, 1], ['true', 2]])] })": """the keys true and 'true', which are both "true" in JSON""",
+    "new Map([[null, 1], ['null', 2]])": """the keys null and 'null', which are both "null" in JSON""",
+    "new Map([[{ a: 1 }, 1], [{}, 2]])": """the keys { a: 1 } and {}, which are both "[object Object]" in JSON""",
+    "({ content: 'x', details: new Map([[1n, 1], [1, 2]]) })": """the keys 1n and 1, which are both "1" in JSON""",
+}
+
+
+@pytest.mark.slow
+async def test_keys_of_a_map_that_are_the_same_in_an_object_are_an_error_that_names_them(
+    daemon: RunningDaemon,
+) -> None:
+    save(daemon, "some.ts", tools(SAME_KEYS))
+    async with daemon.connect() as session:
+        for number, told in enumerate(SAME_KEYS.values()):
+            outcome = await session.call(f"some_v{number}")
+            assert (told, outcome.kind) == (told, "tool_error"), outcome.text
+            assert f"returned a Map with {told}, so a value would be lost." in outcome.text
 
 
 @pytest.mark.slow

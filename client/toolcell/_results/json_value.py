@@ -24,6 +24,7 @@ from pydantic import BaseModel
 
 from toolcell._results import library_values
 from toolcell._results.errors import ToolError
+from toolcell._results.same_keys import SameKeyError, check, mapped
 from toolcell._results.way_out import way_out
 
 # sys.int_info.default_max_str_digits: a longer integer can be written as JSON, but `json.loads` refuses it.
@@ -61,11 +62,15 @@ def whole(text: str) -> str:
 
 def to_json(value: object) -> bytes:
     """Compact JSON of any value, with the texts "NaN", "Infinity" and "-Infinity"; ToolError says why there is none."""
+    written = value
     try:
         data = _serialised(value)
     except Exception:  # noqa: BLE001  a serialiser, property or generator of the tool may raise anything
         try:
-            data = _serialised(_mended(value))
+            written = _mended(value)
+            data = _serialised(written)
+        except SameKeyError as error:
+            raise ToolError(str(error)) from error
         except Exception as error:
             place, part = ("", value) if isinstance(error, RecursionError) else _culprit(value)
             why = _why(error)
@@ -80,6 +85,10 @@ def to_json(value: object) -> bytes:
             raise ToolError(
                 f"The tool returned an integer of more than {INTEGER_DIGITS_MAX} digits; return it as text, for example as hex(n)."
             ) from error
+    try:
+        check(written, data, _parts)
+    except SameKeyError as error:
+        raise ToolError(str(error)) from error
     return data
 
 
@@ -152,7 +161,8 @@ def _mended(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _mended(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {_mended(key): _mended(item) for key, item in cast("Mapping[object, object]", value).items()}
+        mapping = cast("Mapping[object, object]", value)
+        return mapped([(_mended(key), _mended(item)) for key, item in mapping.items()], mapping)
     if isinstance(value, list | tuple | set | frozenset):
         return [_mended(item) for item in cast("Sequence[object]", value)]
     return library_values.without_missing([value])[0]
@@ -175,8 +185,8 @@ def _culprit(value: object) -> tuple[str, object]:
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
-    if isinstance(value, dict):
-        yield from ((str(key), part) for key, part in cast("dict[object, object]", value).items())
+    if isinstance(value, Mapping):
+        yield from ((str(key), part) for key, part in cast("Mapping[object, object]", value).items())
     elif isinstance(value, list | tuple):
         yield from ((str(n), part) for n, part in enumerate(cast("Sequence[object]", value)))
     elif isinstance(value, BaseModel):

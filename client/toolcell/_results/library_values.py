@@ -94,9 +94,10 @@ def _column(name: Any) -> str:
 
 def _series(value: Any) -> object:
     """The values of a pandas series, by their labels where it has some."""
-    if _is_a(value.index, "pandas", "RangeIndex") or not value.index.is_unique:
+    labels = [str(label) for label in value.index]
+    if _is_a(value.index, "pandas", "RangeIndex") or len(set(labels)) < len(labels):
         return _without_missing(value)
-    return dict(zip(map(str, value.index), _without_missing(value), strict=True))
+    return dict(zip(labels, _without_missing(value), strict=True))
 
 
 def _png_of_image(value: Any) -> bytes:

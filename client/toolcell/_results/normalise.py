@@ -157,7 +157,7 @@ def metadata_body(values: Mapping[str, object]) -> bytes:
     try:
         return to_json(values)
     except ToolError:
-        return to_json({key: _sendable(value) for key, value in values.items()})
+        return to_json({whole(key): _sendable(value) for key, value in values.items()})
 
 
 def _sendable(value: object) -> object:

@@ -65,6 +65,7 @@ def details(value: object) -> Any:
         (lambda: pd.DataFrame({"a": [1.5, None]}), [{"a": 1.5}, {"a": None}]),
         (lambda: pd.Series([1.5, None], index=["a", "b"]), {"a": 1.5, "b": None}),
         (lambda: pd.Series([1, 2]), [1, 2]),
+        (lambda: pd.Series([1, 2], index=[1, "1"]), [1, 2]),
         (lambda: pd.Series([1, 2], index=["a", "b"]), {"a": 1, "b": 2}),
         (lambda: {"missing": pd.NA, "when": pd.NaT}, {"missing": None, "when": None}),
         (lambda: pd.Index(["a"]), ["a"]),

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import types
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -23,9 +23,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from toolcell import Image, Link, ToolError, ToolResult
+from toolcell._results.json_value import to_json
 from toolcell._results.normalise import (
     FileBlock,
     ImageBlock,
@@ -171,6 +172,98 @@ def test_what_has_no_form_is_a_tool_error_that_says_why(make: Callable[[], objec
         normalise(make())
     assert message in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+class Colour(enum.Enum):
+    red = "red"
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow", serialize_by_alias=True)
+    count: int = Field(1, serialization_alias="n")
+
+
+@dataclasses.dataclass
+class Table:
+    rows: Mapping[object, int]
+
+
+SURROGATE_KEYS = dict.fromkeys(map(chr, (0xDC00, 0xDC01)), 1)
+MANY: dict[object, object] = {str(number): number for number in range(1000)}
+SAME_KEYS: list[tuple[object, str]] = [
+    (
+        {1: "a", "1": "b"},
+        """keys '1' and 1, which are both "1" in JSON, so a value would be lost. Give it keys of one""",
+    ),
+    ({True: 1, "true": 2}, "keys 'true' and True, which"),
+    ({None: 1, "None": 2}, "keys 'None' and None, which"),
+    ({1.5: 1, "1.5": 2}, "keys '1.5' and 1.5, which"),
+    ({1: None, "1": float("nan")}, "keys '1' and 1, which"),
+    ({Colour.red: 1, "red": 2}, "keys 'red' and <Colour.red: 'red'>, which"),
+    ({Path("a"): 1, "a": 2}, "keys 'a' and PosixPath('a'), which"),
+    (SURROGATE_KEYS, r"keys '\udc00' and '\udc01', which"),
+    ({"\udc00": 1, Colour.red: 2, "red": 3}, "keys 'red' and <Colour.red: 'red'>, which"),
+    ({**MANY, 7: "b"}, "keys '7' and 7, which"),
+    ([MANY, {"a": ({"b": {2: 1, "2": 2}},)}], "keys '2' and 2 (in 1.a.0.b), which"),
+    ({"a": iter([{1: 1, "1": 2}])}, 'whose JSON has the key "1" twice in one object'),
+    (Table({1: 1, "1": 2}), "keys '1' and 1 (in rows), which"),
+    (Table(MappingProxyType({1: 1, "1": 2})), "keys '1' and 1 (in rows), which"),
+    (Open.model_validate({"n": 2}), 'whose JSON has the key "n" twice in one object'),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), SAME_KEYS, ids=[message for _, message in SAME_KEYS])
+def test_keys_that_are_the_same_in_json_are_an_error_that_names_them(value: object, message: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        normalise(value)
+    assert message in str(caught.value)
+
+
+def test_keys_that_are_the_same_below_what_is_read_again_are_an_error() -> None:
+    value: object = {1: 1, "1": 2}
+    for _ in range(230):
+        value = [value]
+    with pytest.raises(ToolError, match="are both"):
+        normalise(value)
+
+
+@given(
+    st.recursive(
+        st.none() | st.floats() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.text("1.Ntruenol", max_size=4)
+                | st.integers(0, 3)
+                | st.booleans()
+                | st.none()
+                | st.just(1.5),
+                inner,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_no_value_is_lost_by_its_key(value: object) -> None:
+    try:
+        text = to_json(value)
+    except ToolError:
+        return
+    assert count(json.loads(text)) == count(value)
+
+
+def count(value: Any) -> int:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + sum(map(count, value)) if isinstance(value, list) else 1
+
+
+def test_details_with_keys_that_are_the_same_are_an_error_and_metadata_says_so() -> None:
+    with pytest.raises(ToolError, match="keys '1' and 1, which"):
+        normalise(ToolResult("x", details={1: 1, "1": 2}))
+    told = json.loads(metadata_body({"good": 1, "bad": {1: 1, "1": 2}, **SURROGATE_KEYS}))
+    assert told["good"] == 1
+    assert "keys '1' and 1, which" in told["bad"]
 
 
 def test_digits_in_a_text_are_no_integer() -> None:

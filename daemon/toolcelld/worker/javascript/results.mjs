@@ -1,6 +1,7 @@
 // What a tool returned, as the parts of a result. The shapes are those of other systems' tools.
 
 import { isUtf8 } from "node:buffer";
+import { inspect } from "node:util";
 
 import { FrameError } from "./frames.mjs";
 import { isA } from "./thrown.mjs";
@@ -9,6 +10,7 @@ const DATA_URL = /^data:(image\/[^;,]+);base64,(.*)$/s;
 const TITLE_CHARACTERS_MAX = 1_000;
 const URI_CHARACTERS_MAX = 4_000;
 const BLOCKS_MAX = 256;
+const KEY_CHARACTERS_MAX = 60;
 
 const OTHERWISE = "Return text or plain data.";
 const THROW = "Throw it, and the call fails with its message.";
@@ -120,12 +122,39 @@ function carried(value, plain) {
     if (value instanceof Date) return plain ?? String(value); // "Invalid Date"
     if (plain === null || Array.isArray(plain)) return plain;
     if (ArrayBuffer.isView(plain)) return [...plain];
-    if (plain instanceof Map || plain[Symbol.toStringTag] === "Headers") return Object.fromEntries(plain);
+    if (plain instanceof Map) return objectOf(plain);
+    if (plain[Symbol.toStringTag] === "Headers") return objectOfHeaders(plain);
     if (plain instanceof Set) return [...plain];
     if (plain instanceof RegExp) return plain.source;
     if (plain instanceof Error || Symbol.asyncIterator in plain || isEmptyInstance(plain))
         throw withoutJson(plain);
     return plain;
+}
+
+/** The object with the entries of a Map. Throws ResultError for keys that are the same in an object, as 1 and "1", or none. */
+function objectOf(map) {
+    const seen = new Map();
+    for (const key of map.keys()) {
+        if (typeof key === "symbol") throw withoutJson(key);
+        const name = String(key);
+        if (seen.has(name))
+            throw new ResultError(
+                `The tool returned a Map with the keys ${shownKey(seen.get(name))} and ${shownKey(key)}, which are both "${name.slice(0, KEY_CHARACTERS_MAX)}" in JSON, so a value would be lost. Give it keys of one type, or return a list of its entries: [...map].`,
+            );
+        seen.set(name, key);
+    }
+    return Object.fromEntries(map);
+}
+
+function shownKey(key) {
+    return inspect(key, { customInspect: false, depth: 0, breakLength: Infinity }).slice(0, KEY_CHARACTERS_MAX);
+}
+
+/** The object of headers, in which those that are there several times are a list: each cookie is a header of its own. */
+function objectOfHeaders(headers) {
+    const found = Object.fromEntries(headers);
+    const cookies = headers.getSetCookie?.() ?? [];
+    return cookies.length > 1 ? { ...found, "set-cookie": cookies } : found;
 }
 
 function isBytes(value) {
