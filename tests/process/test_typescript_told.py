@@ -67,9 +67,14 @@ RAISED = {
     'throw new Error("failed: no key", { cause: new Error("no key") })': "failed: no key",
     'throw new Error("", { cause: "text" })': "Error\ncaused by text",
     'throw new TypeError("x", { cause: new AggregateError([new Error("first"), new Error("second")]) })': (
-        "TypeError: x\ncaused by first"
+        "TypeError: x\ncaused by first\ncaused by second"
     ),
     'throw new AggregateError([new Error("one"), new TypeError("two")], "both")': "one\nTypeError: two",
+    'const low = new Error("low"); throw new AggregateError([new Error("one", { cause: low }), new Error("two", { cause: low })], "both", { cause: new Error("why") })': (
+        "one\ncaused by low\ntwo\ncaused by why"
+    ),
+    "process.exit({ a: 1 })": "the tool called process.exit({ a: 1 }); a tool ends with its result: return it",
+    "process.exit(Symbol('a'))": "the tool called process.exit(Symbol(a)); a tool ends with its result: return it",
     'return Promise.any([Promise.reject(new Error("p1")), Promise.reject("p2")])': "p1\np2",
     "throw new AggregateError(Array.from({ length: 9 }, (_, i) => new Error(`e${i}`)))": (
         "e0\ne1\ne2\ne3\ne4\nand more"

@@ -46,20 +46,23 @@ _PLACES = re.compile(
 def describe_exception(error: BaseException, roots: Sequence[str] = ()) -> str:
     """Class, message, notes and causes of an exception, at most 2000 characters; a ToolError speaks for itself.
 
-    Of a group the first exceptions are told, and of a failed program the last lines that were kept of its output. Paths
+    Of a group the first exceptions are told, of a failed program the last lines that were kept of its output, and of a
+    mistake in code that `exec` or an import has read its line, with carets below it. Paths
     below `roots` are shown relative to them, others shortened to their last part.
     """
     if isinstance(error, ToolError):
         return "\n".join([whole(_text(error)), *_notes(error, roots)])
     leaves = list(itertools.islice(_leaves(error), LEAVES_MAX + 1))
-    lines = [line for leaf in leaves[:LEAVES_MAX] for line in _lines(leaf, roots)]
+    lines: list[str] = []
+    for leaf in leaves[:LEAVES_MAX]:
+        lines += _lines(leaf, roots)
+        lines += (redacted(line, roots) for line in _printed(leaf))
+        lines += _causes(leaf, roots, lines)
     if len(leaves) > LEAVES_MAX:
         lines.append("and more")
-    elif len(leaves) == 1:
-        lines += (redacted(line, roots) for line in _printed(leaves[0]))
-        lines += _causes(leaves[0], roots, lines)
-    if leaves[0] is not error:
-        lines += _notes(error, roots)
+    for group in itertools.islice(_groups(error), LEAVES_MAX):
+        lines += _notes(group, roots)
+        lines += _causes(group, roots, lines)
     text = "\n".join(lines)
     return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[: TEXT_CHARACTERS_MAX - 1]}…"
 
@@ -70,7 +73,23 @@ def _lines(error: BaseException, roots: Sequence[str]) -> list[str]:
     shown = [_line(error, first, roots), *(_shown(line, roots) for line in rest[: MESSAGE_LINES_MAX - 1])]
     if len(rest) >= MESSAGE_LINES_MAX:
         shown.append("…")
-    return shown + _notes(error, roots)
+    return shown + marked(error) + _notes(error, roots)
+
+
+def marked(error: BaseException) -> list[str]:
+    """The line of a mistake in code with carets below it, as two lines; none where the exception does not say it."""
+    if not isinstance(error, SyntaxError):
+        return []
+    text, start, end = cast("tuple[object, object, object]", (error.text, error.offset, error.end_offset))
+    if type(text) is not str or type(start) is not int:  # a tool can raise one of its own
+        return []
+    shown = text.rstrip().lstrip()
+    first = max(start - 1 - (len(text) - len(text.lstrip())), 0)
+    if not shown or not shown.isprintable() or first > len(shown) or len(shown) > LINE_MAX:
+        return []
+    ends_here = type(end) is int and end > start and error.end_lineno in (None, error.lineno)
+    last = min(first + (end - start if ends_here and type(end) is int else 1), len(shown))
+    return [f"  {shown}", f"  {' ' * first}{'^' * max(last - first, 1)}"]
 
 
 def _said(error: BaseException) -> list[str]:
@@ -89,15 +108,16 @@ def _notes(error: BaseException, roots: Sequence[str]) -> list[str]:
 
 
 def _causes(error: BaseException, roots: Sequence[str], lines: Sequence[str]) -> Iterator[str]:
-    """A line for each explicit cause whose message is not told already."""
+    """A line for each explicit cause whose message is not told already; of a group, for its first exceptions."""
     told = "\n".join(lines)
     cause = error.__cause__
     for _ in range(CAUSES_MAX):
         if cause is None:
             return
-        first = next(iter(_said(cause)), "")
-        if not first or _shown(first, roots) not in told:
-            yield f"caused by {_line(cause, first, roots)}"
+        for leaf in itertools.islice(_leaves(cause), CAUSES_MAX):
+            first = next(iter(_said(leaf)), "")
+            if not first or _shown(first, roots) not in told:
+                yield f"caused by {_line(leaf, first, roots)}"
         cause = cause.__cause__
 
 
@@ -109,7 +129,8 @@ def _shown(line: str, roots: Sequence[str]) -> str:
 
 def _line(error: BaseException, first: str, roots: Sequence[str]) -> str:
     if isinstance(error, SystemExit):
-        return whole(f"the tool called sys.exit({_code(error)}); a tool ends with its result: return it")
+        code = redacted(exit_code(error), roots)
+        return f"the tool called sys.exit({code}); a tool ends with its result: return it"
     name = type(error).__qualname__
     line = redacted(whole(first.strip()[: 8 * DESCRIPTION_CHARACTERS_MAX]), roots)
     return _cut(f"{name}: {line}" if line else f"{name}{_raised_by(error, roots)}")
@@ -182,9 +203,31 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield one
 
 
-def _code(error: SystemExit) -> str:
+def _groups(error: BaseException) -> Iterator[BaseException]:
+    """The groups that an exception is made of: itself, and those in it."""
+    pending = [error]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, BaseExceptionGroup):
+            yield one
+            pending += reversed(cast("BaseExceptionGroup[BaseException]", one).exceptions)
+
+
+def exit_code(error: SystemExit) -> str:
+    """What `sys.exit` was called with, as Python writes it; empty for nothing."""
     code = cast("object", error.code)
-    return _cut(repr(code)) if type(code) in (str, int) else ""
+    if code is None:
+        return ""
+    import reprlib  # for these alone
+
+    short = reprlib.Repr()
+    # It leaves out the middle, which is cut off below: only there it may have parts of a secret on both sides.
+    short.maxstring = short.maxother = short.maxlong = 8 * DESCRIPTION_CHARACTERS_MAX
+    short.maxdict = short.maxlist = short.maxtuple = short.maxset = MESSAGE_LINES_MAX
+    try:
+        return _cut(whole(short.repr(code)))
+    except Exception:  # noqa: BLE001  a tool's own class, or an integer of more digits than Python writes
+        return f"a {type(code).__name__}"
 
 
 def _printed(error: BaseException) -> list[str]:

@@ -1,5 +1,6 @@
 """What the model reads of an exception that was not meant for it."""
 
+import re
 import subprocess
 from typing import Any
 
@@ -193,12 +194,93 @@ def test_a_failed_program_is_described_with_what_it_printed_last(
     assert describe_exception(error, ROOTS).splitlines() == [first, *told]
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_the_causes_of_the_members_of_a_group_and_of_the_group_are_told() -> None:
+    def raised(error: Exception, cause: BaseException) -> Exception:
+        error.__cause__ = cause
+        return error
+
+    low = ConnectionError("no route to /home/ada/project/sock")
+    one, other = raised(ValueError("one"), low), raised(TypeError("two"), KeyError("key"))
+    inner = raised(ExceptionGroup("inner", [other]), OSError("disk"))
+    inner.add_note("inside")
+    group = raised(ExceptionGroup("outer", [one, inner, raised(ValueError("three"), low)]), EOFError("end"))
+    assert describe_exception(group, ROOTS).splitlines() == [
+        "ValueError: one",
+        "caused by ConnectionError: no route to sock",
+        "TypeError: two",
+        "caused by KeyError: 'key'",
+        "ValueError: three",
+        "caused by EOFError: end",
+        "inside",
+        "caused by OSError: disk",
+    ]
+    of_group = raised(ValueError("first"), ExceptionGroup("two", [OSError("disk"), OSError("tape")]))
+    assert describe_exception(of_group).splitlines() == [
+        "ValueError: first",
+        "caused by OSError: disk",
+        "caused by OSError: tape",
+    ]
+    failed = subprocess.CalledProcessError(3, "x", stderr="bad\n")
+    assert "bad" in describe_exception(ExceptionGroup("two", [failed, ValueError("x")])).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("1 +", ["  1 +", "     ^"]),
+        ("ok = 1\nif ok\n    pass", ["  if ok", "       ^"]),
+        ("  x = ) 1", ["  x = ) 1", "  ^"]),
+        ("def f(:\n  pass", ["  def f(:", "        ^"]),
+        ("print 'x'", ["  print 'x'", "  ^^^^^^^^^"]),
+        ("return 1", []),
+        ("x = '" + "y" * 300, []),
+    ],
+)
+def test_a_mistake_in_code_that_a_tool_has_run_is_told_with_its_line_and_carets(
+    code: str, told: list[str]
+) -> None:
+    with pytest.raises(SyntaxError) as caught:
+        exec(code)
+    first, *rest = describe_exception(caught.value).splitlines()
+    assert re.fullmatch(r"(SyntaxError|IndentationError): .* \(<string>, line \d\)", first)
+    assert rest == told
+    in_group = describe_exception(ExceptionGroup("one", [caught.value])).splitlines()
+    assert in_group == [first, *rest]
+
+
+def test_a_mistake_that_a_tool_raises_itself_may_hold_anything() -> None:
+    odd: tuple[Any, ...] = (
+        (None, 1, 1, "x"),
+        ("f", "a", "b", 3),
+        ("f", 1, -5, "x = 1"),
+        ("f", 1, 10**30, "x", 1, -1),
+    )
+    for details in odd:
+        assert describe_exception(SyntaxError("odd", details)).startswith("SyntaxError: odd")
+
+
 def test_an_exit_is_no_result() -> None:
     why = "; a tool ends with its result: return it"
     assert describe_exception(SystemExit(0)) == f"the tool called sys.exit(0){why}"
     assert describe_exception(SystemExit()) == f"the tool called sys.exit(){why}"
     assert describe_exception(SystemExit("no licence")) == f"the tool called sys.exit('no licence'){why}"
-    assert describe_exception(SystemExit(object())) == f"the tool called sys.exit(){why}"
+    assert describe_exception(SystemExit({"a": [1], "b": "/home/ada/project/x"}), ROOTS) == (
+        f"the tool called sys.exit({{'a': [1], 'b': 'x'}}){why}"
+    )
+    assert describe_exception(SystemExit(object())).startswith("the tool called sys.exit(<object object at ")
+    assert describe_exception(SystemExit(None)) == f"the tool called sys.exit(){why}"
+    assert describe_exception(SystemExit(Mute())).startswith("the tool called sys.exit(<Mute instance at ")
+    assert describe_exception(SystemExit(10**5000)) == f"the tool called sys.exit(a int){why}"
+    for large in (["x" * 1000] * 1000, dict.fromkeys(range(1_000_000)), b"x" * 1_000_000, "\udc00"):
+        assert len(describe_exception(SystemExit(large)).encode()) < 2000
     assert f"x…){why}" in describe_exception(SystemExit("x" * 600))
 
 

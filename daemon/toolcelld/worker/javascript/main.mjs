@@ -18,7 +18,7 @@ import { importFile, imported } from "./modules.mjs";
 import { ProcessState } from "./process_state.mjs";
 import { json, normalise, sendResult } from "./results.mjs";
 import { ToolError } from "./shims/toolcell.mjs";
-import { isA, textOf, traceOf } from "./thrown.mjs";
+import { isA, shown, textOf, traceOf } from "./thrown.mjs";
 import { described, toolsOf } from "./tools.mjs";
 
 const PROTOCOL_VERSION = 1;
@@ -63,7 +63,7 @@ class Worker {
         this.#packages = packages;
         this.#loading.promise.catch(() => {});
         process.exit = (status) => {
-            const said = `called process.exit(${status ?? ""})`;
+            const said = `called process.exit(${status === undefined ? "" : shown(status)})`;
             throw new Exited(this.#call === null ? said : `the tool ${said}; a tool ends with its result: return it`);
         };
         refuseDialogs();

@@ -45,9 +45,14 @@ export function textOf(thrown) {
     const message = property(thrown, "message");
     if (isA(thrown, ToolError) && typeof message === "string" && message) return message;
     const leaves = leavesOf(thrown);
-    const lines = leaves.slice(0, LEAVES_MAX).flatMap(linesOf);
+    const lines = [];
+    for (const leaf of leaves.slice(0, LEAVES_MAX)) {
+        lines.push(...linesOf(leaf));
+        lines.push(...printedBy(leaf, lines));
+        lines.push(...causesOf(leaf, lines));
+    }
     if (leaves.length > LEAVES_MAX) lines.push("and more");
-    else if (leaves.length === 1) lines.push(...printedBy(leaves[0], lines), ...causesOf(leaves[0], lines));
+    for (const group of groupsOf(thrown)) lines.push(...causesOf(group, lines));
     return cut(lines.join("\n"), TEXT_CHARACTERS_MAX);
 }
 
@@ -84,6 +89,12 @@ function leavesOf(thrown, depth = 0) {
     return members.length ? members.flatMap((each) => leavesOf(each, depth + 1)).slice(0, LEAVES_MAX + 1) : [thrown];
 }
 
+/** The errors that have others in them: the one that was thrown, and those below it. */
+function groupsOf(thrown, depth = 0) {
+    const members = depth < DEPTH_MAX ? membersOf(thrown) : [];
+    return members.length ? [thrown, ...members.flatMap((each) => groupsOf(each, depth + 1))].slice(0, LEAVES_MAX) : [];
+}
+
 /** Returns the first errors of an AggregateError; none of any other. */
 export function membersOf(error) {
     const errors = isA(error, AggregateError) ? property(error, "errors") : undefined;
@@ -115,7 +126,7 @@ function nameOf(error) {
 /** The message of an error, or what else was thrown. */
 function said(thrown) {
     const message = property(thrown, "message");
-    if (typeof message === "string") return message.slice(0, 8 * TEXT_CHARACTERS_MAX).trim();
+    if (typeof message === "string") return message.slice(0, 8 * TEXT_CHARACTERS_MAX).split("\nRequire stack:")[0].trim();
     if (thrown === null || (typeof thrown !== "object" && typeof thrown !== "function")) return String(thrown);
     try {
         if (!isA(thrown, Error)) return inspect(thrown, SHOWN);
@@ -143,9 +154,18 @@ function* causesOf(error, lines) {
     const told = lines.join("\n");
     let cause = property(error, "cause");
     for (let rest = CAUSES_MAX; rest > 0 && cause !== undefined && cause !== null; rest -= 1) {
-        const leaf = leavesOf(cause)[0]; // of several, the first says why
-        if (!told.includes(said(leaf).split("\n")[0]) || !said(leaf)) yield `caused by ${lineOf(leaf)}`;
-        cause = property(leaf, "cause");
+        for (const leaf of leavesOf(cause).slice(0, CAUSES_MAX))
+            if (!told.includes(said(leaf).split("\n")[0]) || !said(leaf)) yield `caused by ${lineOf(leaf)}`;
+        cause = property(cause, "cause") ?? property(leavesOf(cause)[0], "cause");
+    }
+}
+
+/** Returns a value as the engine writes it, for a sentence. */
+export function shown(value) {
+    try {
+        return cut(inspect(value, SHOWN), LINE_CHARACTERS_MAX);
+    } catch {
+        return `a ${typeof value}`;
     }
 }
 

@@ -23,13 +23,12 @@ from toolcell._authoring.discover import Exports, exports
 from toolcell._authoring.libraries.offers import LOW_LEVEL, is_low_level
 from toolcell._authoring.pending import NAME as PUSH_PENDING_ACTION
 from toolcell._file_kinds import PYTHON, Loader, kind_of
+from toolcell._results.exception_text import exit_code, marked
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 from toolcelld.worker.loading import finders, spawned
 from toolcelld.worker.loading.finders import SIBLINGS, ToolSource
 from toolcelld.worker.loading.traceback_text import traceback_text
 
-MARKED_CHARACTERS_MAX: Final = 200
-"""Of a line that is shown with the place of a mistake."""
 HELPERS_MAX: Final = 1000
 NAMES_MAX: Final = 2000
 """Of a module, compared with one that it has not."""
@@ -117,9 +116,10 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
         in_file = error.filename == source.path
         location = "" if in_file else f" in {error.filename} line {error.lineno}"
         line = error.lineno or 0 if in_file else _line(source, error)
-        raise Broken("syntax", f"{error.msg}{location}{_marked(error)}{_of_notebook(error)}", line) from None
+        said = "\n".join([f"{error.msg}{location}", *marked(error)])
+        raise Broken("syntax", f"{said}{_of_notebook(error)}", line) from None
     except SystemExit as error:
-        cause = f"called sys.exit({error.code!r}) while it was loaded"
+        cause = f"called sys.exit({exit_code(error)}) while it was loaded"
         raise _not_run(source, cause, error, stage="exit") from None
     except ImportError as error:
         cause, missing = _not_imported(source, error)
@@ -229,20 +229,6 @@ LOADERS: Final[Mapping[Loader, Callable[[ToolSource, bool, tuple[str, str]], Exp
     "server": _load_server,
 }
 """By what a kind says; files that an engine runs never come here, as their worker is another program."""
-
-
-def _marked(error: SyntaxError) -> str:
-    """The line of a mistake with carets below it, as two more lines; nothing where the exception does not say it."""
-    text, start, end = error.text, error.offset, error.end_offset
-    if type(text) is not str or type(start) is not int:  # a file can raise one of its own
-        return ""
-    shown = text.rstrip().lstrip()
-    first = max(start - 1 - (len(text) - len(text.lstrip())), 0)
-    if not shown.isprintable() or first > len(shown) or len(shown) > MARKED_CHARACTERS_MAX:
-        return ""
-    ends_here = type(end) is int and end > start and error.end_lineno in (None, error.lineno)
-    last = min(first + (end - start if ends_here and end is not None else 1), len(shown))
-    return f"\n  {shown}\n  {' ' * first}{'^' * max(last - first, 1)}"
 
 
 def _of_notebook(error: SyntaxError) -> str:
