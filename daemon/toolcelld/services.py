@@ -10,6 +10,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field, replace
 
+from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.describing.description import BrokenFile, Description
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.registry import CatalogRegistry
@@ -19,6 +20,7 @@ from toolcelld.errors import Refusal
 from toolcelld.event_log import DECISION, Broadcast, EventLog, LogLine, OperatorEvent
 from toolcelld.files.looks import look
 from toolcelld.output.spill import SpillStore
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.permit import cell_of_description
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.cell_packages import CellPackages
@@ -55,19 +57,21 @@ class Services:
             description = await self.describer.describe(spec)
             broken = description.broken
             if broken is not None and broken.missing_module:
-                remedy = await look(
-                    file.directory,
-                    self.ruleset.remedy,
-                    file,
-                    broken.missing_module,
-                    spec.interpreter,
-                )
+                remedy = await self.remedy(spec, broken.missing_module)
                 description = replace(description, broken=replace(broken, remedy=remedy))
         except Refusal as refusal:
             return Description(broken=BrokenFile("setup", refusal.message))
         except OSError as error:
             return Description(broken=BrokenFile("setup", f"what its cell needs cannot be read: {error}"))
         return description
+
+    async def remedy(self, spec: CellSpec, module: str, tool: ToolInfo | None = None) -> str:
+        """Return how to get a module that the file of a cell could not import; see `Ruleset.remedy`."""
+        file, interpreter = spec.file, spec.interpreter
+        try:
+            return await look(file.directory, self.ruleset.remedy, file, module, interpreter, tool)
+        except OSError:  # it is gone
+            return ""
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Add a line of a tool to the event log."""

@@ -69,6 +69,7 @@ def teller(handlers: Sequence[Handler]) -> Callable[[Any, ToolContext], object]:
     async def tell(event: Any, context: ToolContext) -> None:
         described = SessionEvent(event["reason"], event["data"])
         failures: list[str] = []
+        cause: Exception | None = None
         for handler in handlers:
             try:
                 value = _called(handler, described, context)
@@ -76,9 +77,10 @@ def teller(handlers: Sequence[Handler]) -> Callable[[Any, ToolContext], object]:
                     await value
             except Exception as error:  # noqa: BLE001  the tool's own code
                 where = traceback.extract_tb(error.__traceback__)[-1]
+                cause = cause or error
                 failures.append(f"{type(error).__name__}: {error} (line {where.lineno} of {where.filename})")
         if failures:
-            raise ToolError("; ".join(failures))
+            raise ToolError("; ".join(failures)) from cause
 
     return tell
 

@@ -26,7 +26,6 @@ from toolcelld.calls.run import Run
 from toolcelld.calls.shared_run import SharedRun
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
 from toolcelld.lifecycle import CALL, CallEvent, CallState, StateMachine
-from toolcelld.policy.interpreters import own_python
 from toolcelld.policy.permit import secret_missing
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
@@ -258,17 +257,33 @@ class Call(StateMachine[CallState, CallEvent]):
         with BugBarrier(self.fail):
             try:
                 worker = granted.result()
-            except (Refusal, StartFailed) as failure:
-                self.end(CallEvent.REFUSED, self._not_started(failure))
+            except StartFailed as failure:
+                if failure.missing_module:
+                    tasks = self.session.services.tasks
+                    tasks.create_task(self._explain(failure), name=f"explain the start of {self.id}")
+                else:
+                    self.end(CallEvent.REFUSED, self._not_started(failure))
+            except Refusal as failure:
+                self.end(CallEvent.REFUSED, failure)
             else:
                 assert self.plan is not None
                 self.run = (SharedRun if worker.several else Run)(self, self.plan, worker)
                 self.run.begin()
 
-    def _not_started(self, failure: Refusal | StartFailed) -> Outcome | Refusal:
-        """Return the ending of a call whose worker could not be leased or started."""
-        if isinstance(failure, Refusal):
-            return failure
+    async def _explain(self, failure: StartFailed) -> None:
+        """End a call whose file could not import a module, with how to get it.
+
+        It was described with that module: what was installed may be gone, or not be granted for this tool.
+        """
+        with BugBarrier(self.fail):
+            assert self.plan is not None
+            plan, services = self.plan, self.session.services
+            remedy = await services.remedy(plan.spec, failure.missing_module, plan.tool)
+            if self.state is CallState.WAITING_WORKER:
+                self.end(CallEvent.REFUSED, self._not_started(failure, remedy))
+
+    def _not_started(self, failure: StartFailed, remedy: str = "") -> Outcome | Refusal:
+        """Return the ending of a call whose worker could not be started."""
         if failure.stage in OUR_STAGES:
             cause = "sandbox_setup_failed" if failure.stage == "setup" else "spawn"
             return outcome.not_started(cause, failure.message)
@@ -276,11 +291,7 @@ class Call(StateMachine[CallState, CallEvent]):
             return secret_missing(self.request.tool, failure.message)
         line = f" line {failure.line}" if failure.line else ""
         assert self.plan is not None
-        message = f"{self.plan.tool.path}{line}: {failure.message}"
-        if failure.missing_module and self.plan.tool.file.engine is None:
-            # It may be described with its packages, as its file is trusted; the call gets what was granted for it.
-            consent = self.session.services.ruleset.consent(self.plan.tool)
-            message = f"{message}\n{own_python(consent)}" if consent.why else message
+        message = f"{self.plan.tool.path}{line}: {failure.message}\n{remedy}".rstrip()
         return Refusal(RefusalReason.BROKEN_TOOL, message)
 
     def prepare(self, text: str) -> None:

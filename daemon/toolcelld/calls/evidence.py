@@ -41,6 +41,7 @@ def verdict_of(run: Run, text: str, run_seconds: float, stop_seconds: float) -> 
             question_seconds=run.questions.seconds_max or 0.0 if run.questions is not None else 0.0,
             server=file.source if plan.spec.is_server else "",
             on_abort=file.on_abort,
+            remedy=run.remedy,
             ended_for=run.ended_for,
         )
     )

@@ -79,6 +79,7 @@ class Run:
     leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
     refused: tuple[RefusedHost, ...] = ()  # hosts
     attempts: tuple[Attempt, ...] = ()  # at hosts that are granted
+    remedy = ""  # how to get the module that it could not import
     ended_for = ""  # why its cell was ended though it had not been stopped
     moved_aside: tuple[Moved, ...] = ()  # protected places that have appeared
     idle: IdleTimer | None = None
@@ -178,6 +179,7 @@ class Run:
             message.limit or "",
             self._named(message.unreached),
             message.changed or (),
+            message.missing or "",
         )
         self.over()
 
@@ -285,7 +287,7 @@ class Run:
                 and report is not None
                 and worker.state is WorkerState.BUSY
                 and not worker.spec.fresh
-                and not (report.threads or report.changed or self.broken)
+                and not (report.threads or report.changed or report.missing or self.broken)
                 and worker.cell.processes.is_clear()
                 and (
                     settled := self._short
@@ -352,6 +354,9 @@ class Run:
             if self.plan.spec.policy.writable:
                 self._look_at_project()
             cancelled = self.wish is not None
+            if self.report is not None and self.report.missing and not cancelled:
+                spec, tool = self.plan.spec, self.plan.tool
+                self.remedy = await self.call.session.services.remedy(spec, self.report.missing, tool)
             result, logs = await self.collector().settle(self._short, cancelled=cancelled)
             self._judged(self._outcome(result, logs), result.body)
 

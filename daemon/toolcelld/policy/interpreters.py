@@ -12,12 +12,15 @@ tools, then at the root of the worktree.
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterator
 from typing import Final
 
 from toolcell._paths import is_below
 from toolcelld.catalog.discovery.sources import ToolFile, project_directory
+from toolcelld.catalog.hooks import SOURCE as HOOKS
 from toolcelld.config.remedies import set_command
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
 from toolcelld.environments.packages import (
@@ -190,11 +193,7 @@ def environment_of(file: ToolFile, root: str, *, found: bool) -> Iterator[str]:
         found: Whether what nothing asks for counts, too: an environment that lies in the project.
     """
     if file.engine is None:
-        try:
-            packages = in_file(file.content).beside(file.requires).packages
-        except RequirementsError:
-            packages = ()
-        if packages:
+        if packages := sorted({*_packages_in(file), *file.requires}):
             yield f"the packages {', '.join(packages)}"
         elif file.python is not None:
             yield f"the interpreter {file.python}"
@@ -202,6 +201,14 @@ def environment_of(file: ToolFile, root: str, *, found: bool) -> Iterator[str]:
             yield f"the environment {os.path.dirname(os.path.dirname(executable))}"
     if file.programs:
         yield f"the programs of {', '.join(file.programs)}"
+
+
+def _packages_in(file: ToolFile) -> tuple[str, ...]:
+    """Return what the script block of a file asks for; nothing of one that cannot be used."""
+    try:
+        return in_file(file.content).packages
+    except RequirementsError:
+        return ()
 
 
 def missing_module(
@@ -219,6 +226,14 @@ def missing_module(
     if file.engine is not None:
         return _missing_package(file, module, home, consent)
     package, certainty = module.partition(".")[0], ", which may differ from the module's"
+    another = ""
+    if file.source != HOOKS:  # which have no settings of a source
+        command = set_command(("source", file.source, "python"), "/path/of/its/bin/python")
+        another = f"\nOr name an environment: {command}"
+    if package in sys.stdlib_module_names:  # a module in one that is there is nothing that could be installed
+        lacking = interpreter.executable if interpreter is not None else "Toolcell's own Python"
+        part = f"{module} is a part of Python that {lacking} was installed without; install it for that Python.{another}"
+        return "" if module != package else part
     if package in DISTRIBUTIONS:
         package, certainty = DISTRIBUTIONS[package], ""
     if interpreter is not None:
@@ -227,25 +242,27 @@ def missing_module(
             f"uv pip install --python {interpreter.executable} {package}"
         )
     if consent.held:
-        return own_python(consent)
+        return f"It ran with Toolcell's own Python. {consent}"
+    own = _packages_in(file)
+    if own:
+        return (
+            f"It ran with {', '.join(own)}. To have another package, name it in the file's script block{certainty}:\n"
+            f"  # dependencies = [{', '.join(json.dumps(each) for each in (*own, package))}]"
+        )
     executable = _found_by_itself(file)
     if executable is not None:
         try:
             find(executable, home)
         except InterpreterError as error:
             return f"It ran with Toolcell's own Python, as the project's cannot be used: {error}"
+    ran = f"with {', '.join(file.requires)}" if file.requires else "with Toolcell's own Python"
     trust = f"Then trust the project: {consent.command}\n" if consent.why else ""
     return (
-        "It ran with Toolcell's own Python. To have the package installed, begin the file with the package's name"
+        f"It ran {ran}. To have the package installed, begin the file with the package's name"
         f"{certainty}:\n"
-        f'  # /// script\n  # dependencies = ["{package}"]\n  # ///\n{trust}'
-        f"Or name an environment: {set_command(('source', file.source, 'python'), '/path/of/its/bin/python')}"
+        f'  # /// script\n  # dependencies = ["{package}"]\n  # ///\n{trust}'.rstrip()
+        + another
     )
-
-
-def own_python(consent: Consent) -> str:
-    """Return why a file ran without what it would have if it were trusted, and the command that grants it."""
-    return f"It ran with Toolcell's own Python. {consent}"
 
 
 def _missing_package(file: ToolFile, module: str, home: str, consent: Consent) -> str:

@@ -8,9 +8,11 @@ follows are decided from that in `permit`.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.discovery.sources import Source, ToolFile, project_above, project_directory, sources_of
@@ -34,6 +36,9 @@ from toolcelld.policy.interpreters import environment_of, missing_module
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.project import Project, find_project
 from toolcelld.sandbox.setup import own_places
+
+_MODULE: Final = re.compile(r"@?[\w.~-]+(/[\w.~-]+)*")
+"""What a tool says that it could not import: it becomes a part of commands."""
 
 PRESETS = {flavour.name: Preset(flavour.name, flavour.presets) for flavour in FLAVOURS}
 OF_SERVERS = frozenset(
@@ -238,9 +243,21 @@ class Ruleset:
         except OSError:
             return directory
 
-    def remedy(self, file: ToolFile, module: str, interpreter: Interpreter | None) -> str:
-        """How to get a module that a file could not import with that interpreter."""
-        consent = self.with_held(self.consent_to_file(file), file)
+    def remedy(
+        self, file: ToolFile, module: str, interpreter: Interpreter | None, tool: ToolInfo | None = None
+    ) -> str:
+        """How to get a module that a file could not import with that interpreter; empty for what is no name of one.
+
+        Args:
+            file: The file.
+            module: What its worker says that it could not import.
+            interpreter: What its cell had.
+            tool: The tool that was called, which has what was granted for it; None, the default, for the file alone.
+        """
+        if not _MODULE.fullmatch(module):
+            return ""
+        consent = self.consent_to_file(file) if tool is None else self.consent(tool)
+        consent = self.with_held(consent, file)
         return missing_module(file, module, interpreter, self.host_paths.home, consent=consent)
 
 

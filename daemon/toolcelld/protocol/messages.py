@@ -336,6 +336,7 @@ class ResultMessage:
     threads: Annotated[int, Strict(), Field(ge=0, le=THREADS_MAX)]
     limit: RaisedLimit | None = None
     unreached: Line | None = None
+    missing: Module | None = None
     fits: Flag | None = None
     changed: Annotated[tuple[Word, ...], Field(max_length=CHANGED_MAX)] | None = None
     size: Size | None = None

@@ -30,6 +30,7 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
 from toolcell._authoring.discover import Export, Exports, Served
+from toolcell._authoring.session_events import ON_SESSION
 from toolcell._context.logs import LogHandler
 from toolcell._results.errors import MISFIT, InvalidArguments
 from toolcell._results.exception_text import describe_exception
@@ -132,6 +133,14 @@ def _working_in(directory: str, calls_directory: str) -> Generator[None]:
             os.chdir(calls_directory)
 
 
+def _missing_module(error: BaseException) -> str:
+    """Return the module that an exception is about; empty if an import is not its cause."""
+    from toolcelld.worker.loading.import_errors import explained, import_behind
+
+    failed = import_behind(error)
+    return "" if failed is None else explained(failed, "")[1]
+
+
 class _Worker:
     def __init__(self, plan: setup.CellPlan, *, resumed: bool) -> None:
         self.daemon_channel = DaemonChannel(PROTOCOL, REPORTS)
@@ -139,6 +148,7 @@ class _Worker:
         self._plan = plan
         self._resumed = resumed
         self._directory = "/"
+        self._source_directory = ""
         self._title = ""
         self._tools: dict[str, Export] = {}
         self._tool_loop = ToolLoop(self.abortable)
@@ -219,6 +229,7 @@ class _Worker:
 
     def _load(self, message: LoadMessage, content: bytes) -> None:
         self._title = os.path.basename(message.path)
+        self._source_directory = message.directory
         titles.set_title("worker", self._title)
         source = ToolSource(
             path=message.path,
@@ -410,7 +421,10 @@ class _Worker:
             return self._report_of_exception(stopped, channel, tool.name)
         except ToolError as error:
             raised: Kind = "denied" if isinstance(error, Denied) else "tool_error"
-            return WorkerReport("aborted" if self.abortable.delivered else raised, failure(error))
+            missing = _missing_module(error) if tool.name == ON_SESSION else ""
+            return WorkerReport(
+                "aborted" if self.abortable.delivered else raised, failure(error), missing=missing
+            )
         except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
             if self.abortable.delivered:
                 return WorkerReport.from_text("aborted", "")
@@ -434,10 +448,11 @@ class _Worker:
         """Return the text of an exception of the file with what it does not say about the cell and the file."""
         from toolcell._authoring.checker_imports import missing_import
         from toolcelld.worker.calling.denial import denial
+        from toolcelld.worker.loading.import_errors import missing_library
 
         assert self._plan.setup is not None
         said = denial(error, tool, self._plan.setup.policy, directory, describing=describing)
-        said = said or missing_import(error)
+        said = said or missing_import(error) or missing_library(error)
         return f"{text}\n{said}" if said else text
 
     def _report_of_exception(self, error: BaseException, channel: CallChannel, tool: str) -> WorkerReport:
@@ -445,8 +460,14 @@ class _Worker:
         # Most calls end without an exception.
         from toolcelld.worker.calling.limit import limit_behind
         from toolcelld.worker.calling.unreached import unreached
+        from toolcelld.worker.loading.import_errors import import_behind, of_call
 
         assert self._plan.setup is not None
-        text = self._explained(describe_exception(error, (self._directory,)), error, tool, self._directory)
+        text, missing = describe_exception(error, (self._directory,)), ""
+        if (failed := import_behind(error)) is not None:
+            text, missing = of_call(text, failed, self._source_directory)
+        text = self._explained(text, error, tool, self._directory)
         limit = limit_behind(error, self._plan.setup)
-        return WorkerReport.from_text("tool_error", text, limit=limit, unreached=unreached(error))
+        return WorkerReport.from_text(
+            "tool_error", text, limit=limit, unreached=unreached(error), missing=missing
+        )

@@ -21,6 +21,7 @@ from toolcelld.catalog.hooks import Hook
 from toolcelld.catalog.problem import Problem
 from toolcelld.errors import Refusal
 from toolcelld.files.looks import look
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.permit import cell_of_description
 from toolcelld.pool.fair_queue import Places
 
@@ -58,6 +59,7 @@ class Definitions:
         for hook in ruleset.hooks:
             if "definition" not in hook.functions or hook.file is None:
                 continue
+            cell: CellSpec | None = None
             try:
                 cell = await look(hook.file.directory, cell_of_description, ruleset, hook.file)
                 bound = BoundHook(hook, replace(cell, owner="hook"))
@@ -66,6 +68,10 @@ class Definitions:
                         tools[name] = await self._changed(hook, bound, tool, catalog.directory)
             except (HookFailed, HookRefused, Refusal, OSError, ValueError) as error:
                 text = f"the hook {hook.name} failed, and changes no definitions: {error}"
+                if isinstance(error, HookRefused) and error.missing and cell is not None:
+                    file, interpreter = cell.file, cell.interpreter
+                    remedy = await look(file.directory, ruleset.remedy, file, error.missing, interpreter)
+                    text = f"{text}\n{remedy}"
                 problems.append(Problem(hook.file.path, "", "broken", text[:2000]))
         if tools == catalog.tools and len(problems) == len(catalog.problems):
             return catalog

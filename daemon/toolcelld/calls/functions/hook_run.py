@@ -46,7 +46,16 @@ class HookFailed(Exception):
 
 
 class HookRefused(Exception):
-    """A hook that raised an exception; the text is its own."""
+    """A hook that raised an exception; the text is its own.
+
+    Args:
+        text: The text.
+        missing: The module that it could not import; empty by default.
+    """
+
+    def __init__(self, text: str, missing: str = "") -> None:
+        super().__init__(text)
+        self.missing = missing
 
 
 class _Result(NamedTuple):
@@ -231,7 +240,8 @@ def _value(result: _Result) -> Any:
     length = sum(block.bytes for block in message.blocks if isinstance(block, TextPart))
     text = payload[:length].decode(errors="replace")
     if message.kind != "ok":
-        raise HookRefused(text.strip()[:REASON_CHARACTERS_MAX] or "without a reason")
+        said = text.strip()[:REASON_CHARACTERS_MAX] or "without a reason"
+        raise HookRefused(said, message.missing or "")
     if message.details is None:
         if text != NO_OUTPUT:
             raise HookFailed("it returned a text; return None or a dict")

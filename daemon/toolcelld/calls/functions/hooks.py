@@ -54,7 +54,9 @@ async def before(call: Call, plan: Plan, arguments: bytes) -> bytes | Outcome | 
             given = _changed_arguments(found, given)
         except HookRefused as refused:
             return outcomes.not_allowed(
-                "hook", f"the hook {hook.name} refused it: {refused}", plan.generation
+                "hook",
+                f"the hook {hook.name} refused it: {await _told(call, bound, refused)}",
+                plan.generation,
             )
         except HookFailed as failed:
             return outcomes.not_allowed(
@@ -85,12 +87,20 @@ async def after(
             found = await _run(call, bound, "after", facts)
             outcome, body = _rewritten(plan, found, outcome, body)
         except HookRefused as refused:
-            return _withheld(outcome, f"the hook {name} withholds the result: {refused}"), EMPTY_BODY
+            why = f"the hook {name} withholds the result: {await _told(call, bound, refused)}"
+            return _withheld(outcome, why), EMPTY_BODY
         except HookFailed as failed:
             return _withheld(
                 outcome, f"the hook {name} failed, so the result is withheld: {failed}"
             ), EMPTY_BODY
     return outcome, body
+
+
+async def _told(call: Call, bound: BoundHook, refused: HookRefused) -> str:
+    """What a hook said, with how to get a module that it could not import."""
+    if not refused.missing or bound.spec is None:
+        return str(refused)
+    return f"{refused}\n{await call.session.services.remedy(bound.spec, refused.missing)}".rstrip()
 
 
 async def _run(call: Call, bound: BoundHook, function: str, facts: dict[str, Any]) -> Any:

@@ -71,6 +71,7 @@ class Report(NamedTuple):
     limit: str = ""  # the key of the limit that the kernel held it to, where that made it fail
     unreached: str | None = None  # the host that it failed to reach, empty where it is unknown
     changed: tuple[str, ...] = ()  # the state of its process that it changed for good
+    missing: str = ""  # the module that it could not import
 
 
 class Evidence(NamedTuple):
@@ -95,6 +96,7 @@ class Evidence(NamedTuple):
     question_seconds: float = 0.0  # that its questions may wait, where it asked one
     server: str = ""  # the source of its MCP server, which proves nothing of a stopped call while it runs
     on_abort: str = "replace"  # whether that server is replaced
+    remedy: str = ""  # how to get the module that it could not import
     # Why the daemon ended its cell though it had not been stopped, as the end of a sentence
     ended_for: str = ""
 
@@ -235,6 +237,8 @@ def judge(evidence: Evidence) -> Verdict:
     if kind is Kind.TOOL_ERROR and (why := _network(evidence, report)):
         # The reason first, unless it may be another one.
         message = f"{message}\n{why}" if report.unreached is None else f"{why}\n{message}"
+    if kind is Kind.TOOL_ERROR and evidence.remedy:
+        message = f"{message}\n{evidence.remedy}"
     return Verdict(kind, cause, "" if kind is Kind.OK else message, report.ran)
 
 

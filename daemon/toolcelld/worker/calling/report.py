@@ -13,6 +13,7 @@ from toolcell._results.normalise import FileBlock, ImageBlock, Result, TextBlock
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, FrameError, encode
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
+    MODULE_CHARACTERS_MAX,
     ChunkMessage,
     FilePart,
     ImagePart,
@@ -47,6 +48,7 @@ class WorkerReport(NamedTuple):
     ran: bool = True
     limit: RaisedLimit | None = None
     unreached: str | None = None
+    missing: str = ""
 
     @classmethod
     def from_text(
@@ -57,6 +59,7 @@ class WorkerReport(NamedTuple):
         ran: bool = True,
         limit: RaisedLimit | None = None,
         unreached: str | None = None,
+        missing: str = "",
     ) -> WorkerReport:
         """Return a report whose result is one text.
 
@@ -66,8 +69,9 @@ class WorkerReport(NamedTuple):
             ran: Whether code of the tool has run; True by default.
             limit: The key of the limit that ended the call; None by default.
             unreached: The host that it failed to reach, empty where it is unknown; None by default: it failed otherwise.
+            missing: The module that it could not import; empty by default.
         """
-        return cls(kind, Result((TextBlock(text),) if text else ()), ran, limit, unreached)
+        return cls(kind, Result((TextBlock(text),) if text else ()), ran, limit, unreached, missing)
 
     def frames(self, sequence: int, usage: Usage) -> Iterator[bytes]:
         """Yield the frames of the result; an error replaces a result whose header would be too large.
@@ -124,6 +128,7 @@ class WorkerReport(NamedTuple):
             threads=usage.threads,
             limit=self.limit,
             unreached=self.unreached,
+            missing=self.missing[:MODULE_CHARACTERS_MAX] or None,
             fits=result.fits or None,
             changed=usage.changed or None,
             size=None if fits_one_frame else size,

@@ -14,8 +14,8 @@ import { importOf, importsBelow, importsOf } from "./imports.mjs";
 import { attempts, dataSource, lastLoaded, loaderOf, meant, transformed } from "./modules.mjs";
 import { HERE } from "./place.mjs";
 import { isA, membersOf, property, textOf } from "./thrown.mjs";
+import { missingPackage } from "./unimported.mjs";
 
-const MODULE_CHARACTERS_MAX = 200;
 const MARKED_CHARACTERS_MAX = 200; // of a line that is shown
 const SCRIPT = ["(async function () {\n", "\n})"]; // in which what a module may have at its top is no mistake
 const FRAME = /^\s+at (?:.*\(|async )?((?:file:\/\/)?\/.+?):(\d+)(?::\d+)?\)?$/;
@@ -25,11 +25,9 @@ const FRAME = /^\s+at (?:.*\(|async )?((?:file:\/\/)?\/.+?):(\d+)(?::\d+)?\)?$/;
  * A place is {file, line, column, length, message}, of which only the first two are always there.
  */
 export function brokenBy(thrown, file, content) {
-    const text = textOf(thrown).split("\nRequire stack:")[0];
-    const missing = /Cannot find (?:package|module) ['"]([^'"]+)['"]/.exec(text)?.[1] ?? "";
-    const name = /^[./]|^file:/.test(missing) ? "" : missing.slice(0, MODULE_CHARACTERS_MAX);
+    const text = textOf(thrown);
     const sourceOf = (place) => (place === file ? content : read(place));
-    const broken = { type: "broken", stage: "import", message: text, line: 0, module: name };
+    const broken = { type: "broken", stage: "import", message: text, line: 0, module: missingPackage(text) };
     let place;
     try {
         place = mistake(thrown, sourceOf);

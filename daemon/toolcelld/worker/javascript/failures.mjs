@@ -1,4 +1,4 @@
-// What an error of a tool says about its cell: the limit that it met, the host that was not reached, and what it cannot do
+// What an error of a tool says about its cell: the limit that it met, the host that was not reached, the package that is missing, and what it cannot do
 // while it is loaded.
 
 import fs from "node:fs";
@@ -6,6 +6,7 @@ import os from "node:os";
 import path from "node:path";
 
 import { property } from "./thrown.mjs";
+import { packageBehind } from "./unimported.mjs";
 import { unreached } from "./unreached.mjs";
 
 const CAUSES_MAX = 8; // that are looked at; an error can be its own cause
@@ -20,6 +21,8 @@ export function fieldsOf(error, enclosure) {
     if (limit !== undefined) found.limit = limit;
     const place = unreached(error);
     if (place !== undefined) found.unreached = place;
+    const missing = packageBehind(error);
+    if (missing) found.missing = missing;
     return found;
 }
 

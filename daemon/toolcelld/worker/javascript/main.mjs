@@ -5,7 +5,6 @@
 // the engine's only thread does not stop so, and is killed with its cell.
 
 import fs from "node:fs";
-import { dirname, relative } from "node:path";
 
 import { absenceOf } from "./absence.mjs";
 import { brokenBy } from "./broken.mjs";
@@ -20,6 +19,7 @@ import { json, normalise, sendResult } from "./results.mjs";
 import { ToolError } from "./shims/toolcell.mjs";
 import { isA, shown, textOf, traceOf } from "./thrown.mjs";
 import { described, toolsOf } from "./tools.mjs";
+import { explainedImport } from "./unimported.mjs";
 
 const PROTOCOL_VERSION = 1;
 const NODE_OLDEST = 24;
@@ -44,6 +44,7 @@ class Worker {
     #layers;
     #packages; // the directories of packages that were installed for the file
     #directory = ""; // of calls
+    #path = ""; // of the tool file
     #importedIn = "";
     #project = "";
     #enclosure = "none";
@@ -123,6 +124,7 @@ class Worker {
     // Loading
 
     async #load({ path, stem, directory, describe }, content) {
+        this.#path = path;
         try {
             if (parseInt(process.versions.node) < NODE_OLDEST && !process.versions.bun)
                 throw new Error(
@@ -227,7 +229,7 @@ class Worker {
             if (isA(error, ToolError)) return toldBy(error, ran);
             call.log("error", traceOf(error));
             return {
-                ...failed("tool_error", textOf(error), ran),
+                ...failed("tool_error", explainedImport(textOf(error), this.#path), ran),
                 fields: fieldsOf(error, this.#enclosure),
             };
         }
@@ -266,12 +268,7 @@ async function turn() {
  */
 function advised(broken, path, source) {
     const absence = absenceOf(path, source, null);
-    const [found, name, from] = /^Cannot find module '([./][^']*)' imported from (.+)$/m.exec(broken.message) ?? [];
-    if (from === path) {
-        const near = name.startsWith(".") ? name : `./${relative(dirname(path), name)}`.replace(/^\.\/\.\./, "..");
-        broken.message = broken.message.replace(found, () => `it imports ${near}, which is not there`);
-        broken.message += "\nPut the files that it imports where it looks for them, too.";
-    }
+    broken.message = explainedImport(broken.message, path);
     if (!absence) return broken;
     const place = broken.line ? `line ${broken.line} cannot be run` : "it cannot be loaded";
     return { ...broken, message: `it has no tool: ${absence}\nBesides, ${place}: ${broken.message}`, line: 0, module: "" };

@@ -16,14 +16,16 @@ export function handlersOf(exported, tools) {
 export function teller(handlers) {
     async function execute({ reason, data }, context) {
         const failures = [];
+        let first;
         for (const handler of handlers) {
             try {
                 await handler({ ...data, reason }, hostContext(context));
             } catch (error) {
+                first ??= error;
                 failures.push(String(error?.stack ?? error).slice(0, 1_000));
             }
         }
-        if (failures.length) throw new Error(failures.join("; "));
+        if (failures.length) throw new Error(failures.join("; "), { cause: first });
     }
     return { name: ON_SESSION, execute, input: { parse: async (value) => ({ value }) } };
 }

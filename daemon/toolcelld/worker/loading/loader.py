@@ -15,7 +15,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import ModuleType
 from typing import Final
 
 from toolcell import Aborted
@@ -26,15 +25,12 @@ from toolcell._file_kinds import PYTHON, Loader, kind_of
 from toolcell._results.exception_text import exit_code, marked
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 from toolcelld.worker.loading import finders, spawned
-from toolcelld.worker.loading.finders import SIBLINGS, ToolSource
+from toolcelld.worker.loading.finders import ToolSource
+from toolcelld.worker.loading.import_errors import explained, namespace_of
 from toolcelld.worker.loading.traceback_text import traceback_text
 
 HELPERS_MAX: Final = 1000
-NAMES_MAX: Final = 2000
-"""Of a module, compared with one that it has not."""
 """Reported of one tool file; the daemon refuses more."""
-
-_NAMESPACE: Final = vars(ModuleType)["__dict__"]
 
 
 class Broken(Exception):
@@ -65,9 +61,7 @@ def helpers_of(source: ToolSource) -> list[str]:
     base = os.path.join(source.directory, "")
     found: dict[str, None] = {}
     for module in list(sys.modules.values()):
-        if not issubclass(type(module), ModuleType):  # pyright: ignore[reportUnnecessaryIsInstance]  a file may put anything there
-            continue  # something else in the place of a module, which could run code when it is asked
-        path: object = _NAMESPACE.__get__(module).get("__file__")
+        path = namespace_of(module).get("__file__")
         if type(path) is str and path.startswith(base) and path != source.path:
             found[path[len(base) :]] = None
     return list(found)[:HELPERS_MAX]
@@ -122,7 +116,7 @@ def _load_module(source: ToolSource, describe: bool, project: tuple[str, str]) -
         cause = f"called sys.exit({exit_code(error)}) while it was loaded"
         raise _not_run(source, cause, error, stage="exit") from None
     except ImportError as error:
-        cause, missing = _not_imported(source, error)
+        cause, missing = explained(error, source.directory)
         raise _not_run(source, cause, error, module=missing, unfinished=False) from error
     except BaseException as error:  # a tool's own code is called here
         cause = _first_line(error)
@@ -142,41 +136,6 @@ def _absence(source: ToolSource) -> str:
     from toolcell._authoring.absence import absence
 
     return absence(source.content, source.stem)
-
-
-def _not_imported(source: ToolSource, error: ImportError) -> tuple[str, str]:
-    """Return what to say of an import that failed, and the module that an installation could bring; "" for none."""
-    missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
-    message = str(error)
-    if (error.name or "").partition(".")[0] == SIBLINGS:
-        found = re.search(r"name '(\w+)' from", message)
-        name = (error.name or "").removeprefix(SIBLINGS).removeprefix(".") or (found[1] if found else "")
-        message = f"it imports {name}, which is not beside it\nPut the files that it imports into {source.directory}, too."
-        missing = ""
-    elif near := _nearest(error, message):
-        message = f"{message}; did you mean {near!r}?"
-    elif "beyond top-level package" in message:
-        message = (
-            "it imports from the directory above (from .. import), and what a tool file imports so lies beside or below it"
-            "\nImport it from the package that the file is of, or put it beside the file: from . import …"
-        )
-    return message, missing
-
-
-def _nearest(error: ImportError, message: str) -> str:
-    """Return the name of a module that is most like the one that could not be imported from it; "" for none."""
-    import difflib  # for a mistake alone
-
-    found = re.match(r"cannot import name '(\w+)' from", message)
-    module = sys.modules.get(error.name) if type(error.name) is str else None
-    if found is None or type(module) is not ModuleType:
-        return ""
-    namespace = _NAMESPACE.__get__(module)
-    offered = namespace.get("__all__")
-    names = [*namespace, *(offered if type(offered) in (list, tuple) else ())]
-    public = [name for name in names[:NAMES_MAX] if type(name) is str and not name.startswith("_")]
-    longer = [name for name in public if found[1] in name]  # as ToolContext for Context
-    return next(iter(longer or difflib.get_close_matches(found[1], public, 1)), "")
 
 
 def _not_run(
