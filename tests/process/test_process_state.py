@@ -39,6 +39,9 @@ CHANGES = {
     ],
     "priority": ["os.nice(1)"],
     "scheduling policy": ["os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))", "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"],
+    "I/O priority": [
+        "IO_PRIORITY(3 << 13)", "IO_PRIORITY(2 << 13 | 7)", "subprocess.run(['ionice', '-c', '3', '-p', str(os.getpid())], check=True)",
+    ],
     "directory": ["os.chdir('/')", "os.mkdir('gone') or os.chdir('gone') or os.rmdir('../gone')"],
     "signal mask": [
         "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
@@ -79,6 +82,7 @@ TOOLS = """
 import contextvars, ctypes, decimal, faulthandler, fcntl, gc, io, locale, logging, os, resource, signal, socket, subprocess, sys
 import threading, time, warnings
 from _locale import setlocale as LOCALISED
+from toolcelld.linux import io_priority, set_io_priority as IO_PRIORITY
 from _signal import pthread_sigmask as MASKED
 from toolcell import tool
 
@@ -104,6 +108,7 @@ def honest() -> dict[str, object]:
         "limits": [resource.getrlimit(which) for which in range(16)],
         "nice": os.getpriority(0, 0),
         "policy": os.sched_getscheduler(0),
+        "I/O": io_priority(),
         "mask": sorted(signal.pthread_sigmask(0, ())),
         "pending": sorted(signal.sigpending()),
         "signals": [str(signal.getsignal(number)).split(" at ")[0] for number in sorted(signal.valid_signals())],
@@ -130,6 +135,7 @@ def honest() -> dict[str, object]:
 OF_SCRIPT = {
     "file descriptors 0 to 2": ["fs.closeSync(0)", "fs.closeSync(2)"],
     "priority": ["os.setPriority(Math.min(19, os.getPriority() + 1))"],
+    "scheduling policy": ["run('chrt', '-b', '-p', '0', process.pid)", "run('chrt', '-i', '-p', '0', process.pid)"],
     "directory": ["process.chdir('/')"],
     "umask": ["process.umask(0o777)"],
     "environment": ["process.env.LEFT = 'behind'", "delete process.env.PATH", "process.env.TZ = 'Asia/Tokyo'", "process.env = {}"],
@@ -148,13 +154,16 @@ OF_SCRIPT = {
 OF_SCRIPT_FOR_GOOD = {
     *OF_SCRIPT["file descriptors 0 to 2"],
     *OF_SCRIPT["priority"],
+    *OF_SCRIPT["scheduling policy"],
     *OF_SCRIPT["standard input"],
 }
 SCRIPT_TOOLS = """
 import fs from "node:fs"
 import os from "node:os"
+import { execFileSync } from "node:child_process"
+const run = (program, ...words) => execFileSync(program, words.map(String))
 // std streams by name: process.stdin, process.stdout, process.stderr
-export const change = { description: "Change", args: { how: { type: "string" } }, async execute({ how }) { new Function("fs", "os", how)(fs, os); return "" } }
+export const change = { description: "Change", args: { how: { type: "string" } }, async execute({ how }) { new Function("fs", "os", "run", how)(fs, os, run); return "" } }
 export const honest = { description: "Honest", args: {}, async execute() {
   fs.writeFileSync("made", "x")
   const { mode } = fs.statSync("made")
@@ -162,7 +171,7 @@ export const honest = { description: "Honest", args: {}, async execute() {
   const shown = (...values) => values.map(String)
   const looked = {
     files: [0, 1, 2].map((number) => fs.readlinkSync(`/proc/self/fd/${number}`).split(":")[0]),
-    priority: os.getPriority(), directory: process.cwd(), mode, environment: Object.entries(process.env).sort(), hour: new Date(0).getHours(),
+    priority: os.getPriority(), policy: fs.readFileSync("/proc/self/stat", "latin1").split(") ")[1].split(" ")[38], directory: process.cwd(), mode, environment: Object.entries(process.env).sort(), hour: new Date(0).getHours(),
     code: process.exitCode ?? 0, argv: process.argv.length,
     listeners: process.eventNames().map((event) => `${String(event)} ${process.listenerCount(event)}`).sort(),
     console: shown(console.log, console.error), process: shown(process.exit, process.kill, process.emitWarning),
@@ -400,3 +409,22 @@ async def test_a_process_that_a_tool_forks_does_not_answer_for_it(daemon: Runnin
             outcome = (await session.call(f"t_{kind}_fork", {"how": how})).check()
             assert outcome.text == f"parent {status}", how
             assert not outcome.facts.leftover_processes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", sorted(ENGINES))
+async def test_the_io_priority_of_a_script_which_no_engine_can_read_is_not_set_by_number_in_a_cell_of_baseline(
+    engine: str,
+) -> None:
+    path = f"{ENGINES[engine].parent}:/usr/bin:/bin"
+    with running_daemon(config='[defaults]\nsandbox = "baseline"\n', environment={"PATH": path}) as daemon:
+        place = daemon.project / ".opencode" / "tools"
+        place.mkdir(parents=True)
+        (place / "t.ts").write_text(SCRIPT_TOOLS)
+        async with daemon.connect() as session:
+            for how in (
+                "run('ionice', '-c', '3', '-p', process.pid)",
+                "run('chrt', '-b', '-p', '0', process.pid)",
+            ):
+                outcome = await session.call("t_change", {"how": how})
+                assert (outcome.kind, "not permitted" in outcome.text) == ("tool_error", True), outcome

@@ -37,6 +37,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from toolcelld.linux import io_priority, set_io_priority
+
 STANDARD: Final = (0, 1, 2)
 TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 SIGNALS: Final = tuple(
@@ -486,6 +488,7 @@ ROWS: Final = (
     StateKind("resource limits", _limits, _set_limits, certain=False, module=resource.__name__),
     StateKind("priority", partial(os.getpriority, *OWN), partial(os.setpriority, *OWN), certain=False),
     StateKind("scheduling policy", partial(os.sched_getscheduler, 0), _set_policy, certain=False),
+    StateKind("I/O priority", io_priority, set_io_priority, certain=False),
     StateKind("directory", _directory, os.chdir, certain=False),
     StateKind("signal mask", _mask, _set_mask),
     StateKind("signal handlers", _dispositions, _set_dispositions, _dispositions_are_changed),
