@@ -23,6 +23,7 @@ from tests.process.wire import Refusal, Token, Wire, dialled, refusal_of, refusa
 
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcelld.sessions.session import WHOLE_BYTES_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -429,6 +430,14 @@ async def test_a_call_id_is_one_call_whatever_is_sent_under_it(daemon: RunningDa
         assert await line.expect("outcome") == first
         await line.send(call=pb.Call(call_id="c", tool="add", arguments=b'{"a":1,"b":2}'))
         assert (await line.refusal("c")).reason == "CALL_EXISTS"
+
+        long = b'{"a":1,"b":2' + b" " * WHOLE_BYTES_MAX
+        await line.send(call=pb.Call(call_id="long", tool="add", arguments=long + b" }"))
+        first = await line.expect("outcome")
+        await line.send(call=pb.Call(call_id="long", tool="add", arguments=long + b" }"))
+        assert await line.expect("outcome") == first
+        await line.send(call=pb.Call(call_id="long", tool="add", arguments=long + b"} "))
+        assert (await line.refusal("long")).reason == "CALL_EXISTS"
 
 
 OPENINGS: list[tuple[dict[str, Any], tuple[int, str], str]] = [

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
 CALLS_MAX: Final = 512
 """Waiting and running calls of one session."""
+WHOLE_BYTES_MAX: Final = 48
+"""Below this size a call's tool and arguments are kept as they are, for a repeated id: a hash of them takes longer than to copy
+them, and is not much shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,9 +281,11 @@ class Session(StateMachine[SessionState, SessionEvent]):
         """Start a call, rejoin a known one, or have it wait for its tool as it was saved. Raises `Refusal`."""
         call_id = request.call_id
         try:
-            digest = hashlib.blake2b(
-                request.arguments, key=request.tool.encode()[:64], digest_size=16
-            ).digest()
+            tool, arguments = request.tool.encode(), request.arguments
+            if len(tool) + len(arguments) < WHOLE_BYTES_MAX:
+                digest = tool + b"\0" + arguments  # JSON has no such byte
+            else:
+                digest = hashlib.blake2b(arguments, key=tool[:64], digest_size=16).digest()
             if call_id in self.calls or call_id in self.idempotency.digests:
                 self._rejoin(call_id, digest)
                 return
