@@ -71,6 +71,7 @@ PLACES = {
 FILE = """
     address = "127.0.0.1:7443"
     lease = 6.0
+    ticket = 60.0
 
     [kubernetes]
     server = "SERVER"
