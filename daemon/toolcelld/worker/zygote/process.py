@@ -36,7 +36,6 @@ from toolcelld.sandbox.setup import CellPlan, ForkHooks
 from toolcelld.worker import keeper
 from toolcelld.worker.zygote.holes import fill_holes
 from toolcelld.worker.zygote.immortal import is_supported, make_immortal
-from toolcelld.worker.zygote.mappings import merge_mappings
 from toolcelld.worker.zygote.packing import pack
 from toolcelld.worker.zygote.trial import Trial
 from toolcelld.worker.zygote.warm_up import warm_up
@@ -101,7 +100,6 @@ class _Zygote:
             signal.signal(number, signal.SIG_IGN)  # keepers inherit it; a worker has the defaults
         linux.drop_bounding_set()
         warm_up()
-        merge_mappings()
         immortal = immortal and is_supported()
         trial = Trial(self._try_cell) if immortal else None
         # Objects that exist now exist in every worker. Neither the garbage collector nor counts of references should
