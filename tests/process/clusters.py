@@ -78,7 +78,9 @@ class Cluster:
         daemon = self.nodes[name]
         port = listening_port(daemon)
         daemon.stop(number)
-        daemon.before = None  # that of another process; this one is not at rest at first, as sessions come back at once
+        daemon.before = (
+            None  # that of another process; this one is not at rest at first, as sessions come back at once
+        )
         daemon.launch("--listen", f"127.0.0.1:{port}")
 
     def wait_for(self, pattern: str, begun: int = 0) -> re.Match[str]:

@@ -39,6 +39,8 @@ METHODS = [
     for method in service.methods
 ]
 SERVED = [(path, method) for path, method in METHODS if "ToolCell/" in path]
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+PING, PING_ANSWERED = bytes((0, 0, 8, 6, 0, 0, 0, 0, 0)), bytes((0, 0, 8, 6, 1, 0, 0, 0, 0))
 
 
 @pytest.fixture(scope="module")
@@ -349,9 +351,33 @@ def test_silent_connections_keep_nobody_else_out(remote: Remote) -> None:
 def test_a_client_that_answers_no_ping_is_dropped(remote: Remote, tmp_path: Path) -> None:
     """Within seconds; where only the time and the timeout of keepalive are set, gRPC waits a minute for the answer."""
     with remote.connect(remote.authority.context(remote.alice.written(tmp_path))) as connection:
-        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+        connection.sendall(PREFACE)
         while connection.recv(4096):
             pass
+
+
+def test_pings_that_are_read_late_end_no_connection(remote: Remote, tmp_path: Path) -> None:
+    """A loaded daemon may read one as the next is sent: they come close together, and nothing else is sent meanwhile."""
+    with remote.connect(remote.authority.context(remote.alice.written(tmp_path))) as connection:
+        connection.sendall(PREFACE)
+        found = b""
+        for number in range(20):
+            word = number.to_bytes(8, "big")
+            connection.sendall(PING + word)
+            while PING_ANSWERED + word not in found:
+                more = connection.recv(4096)
+                assert more, f"the connection is ended after {number} pings: {found!r}"
+                found += more
+            time.sleep(0.02)
+
+
+def test_a_flood_of_pings_ends_its_connection(remote: Remote, tmp_path: Path) -> None:
+    with remote.connect(remote.authority.context(remote.alice.written(tmp_path))) as connection:
+        connection.sendall(PREFACE + (PING + bytes(8)) * 1000)
+        found = b""
+        while more := connection.recv(4096):
+            found += more
+        assert b"too_many_pings" in found
 
 
 @pytest.mark.slow
