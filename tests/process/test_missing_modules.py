@@ -55,6 +55,7 @@ UNTOLD = {
     "another": (f"{TRIED}ValueError('the soup is cold')", "ValueError: the soup is cold"),
     "no_name": ("raise ModuleNotFoundError('lost')", "ModuleNotFoundError: lost"),
     "hostile": ("raise ModuleNotFoundError('lost', name='x; rm -rf /')", "ModuleNotFoundError: lost"),
+    "option": ("raise ModuleNotFoundError('lost', name='--index-url')", "ModuleNotFoundError: lost"),
     "in_module": ("import os.no", "ModuleNotFoundError: No module named 'os.no'; 'os' is not a package"),
 }
 

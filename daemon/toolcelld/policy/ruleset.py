@@ -37,8 +37,8 @@ from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.project import Project, find_project
 from toolcelld.sandbox.setup import own_places
 
-_MODULE: Final = re.compile(r"@?[\w.~-]+(/[\w.~-]+)*")
-"""What a tool says that it could not import: it becomes a part of commands."""
+_MODULE: Final = re.compile(r"@?\w[\w.~-]*(/\w[\w.~-]*)*")
+"""What a tool says that it could not import: it becomes a part of commands, and none of their options."""
 
 PRESETS = {flavour.name: Preset(flavour.name, flavour.presets) for flavour in FLAVOURS}
 OF_SERVERS = frozenset(

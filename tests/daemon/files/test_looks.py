@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -158,7 +159,8 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
 ) -> None:
     """Both can ask the inspector, which may take a second."""
     seen: list[str] = []
-    spec = SimpleNamespace(interpreter=None)
+    file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
+    spec = SimpleNamespace(file=file, interpreter=None)
 
     def looked(result: Any) -> Any:
         seen.append(threading.current_thread().name.rpartition("_")[0])
@@ -175,8 +177,10 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
         return looked(spec)
 
     monkeypatch.setattr(services_module, "cell_of_description", cell)
-    services = SimpleNamespace(ruleset=Ruleset(), describer=SimpleNamespace(describe=describe))
-    file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
-    described = await Services.describe(cast("Services", services), file)
+    services = cast(
+        "Services", SimpleNamespace(ruleset=Ruleset(), describer=SimpleNamespace(describe=describe))
+    )
+    monkeypatch.setattr(services, "remedy", partial(Services.remedy, services), raising=False)
+    described = await Services.describe(services, file)
     assert described.broken is not None
     assert (described.broken.remedy, seen) == ("install it", ["look", "look"])
