@@ -57,7 +57,7 @@ class Services:
             description = await self.describer.describe(spec)
             broken = description.broken
             if broken is not None and broken.missing_module:
-                remedy = await self.remedy(spec, broken.missing_module)
+                remedy = await self.remedy(file, spec, broken.missing_module)
                 description = replace(description, broken=replace(broken, remedy=remedy))
         except Refusal as refusal:
             return Description(broken=BrokenFile("setup", refusal.message))
@@ -65,11 +65,13 @@ class Services:
             return Description(broken=BrokenFile("setup", f"what its cell needs cannot be read: {error}"))
         return description
 
-    async def remedy(self, spec: CellSpec, module: str, tool: ToolInfo | None = None) -> str:
-        """Return how to get a module that the file of a cell could not import; see `Ruleset.remedy`."""
-        file, interpreter = spec.file, spec.interpreter
+    async def remedy(self, file: ToolFile, spec: CellSpec, module: str, tool: ToolInfo | None = None) -> str:
+        """Return how to get a module that a file could not import in a cell; see `Ruleset.remedy`.
+
+        The file is as it was found: that of a cell is without what waits for trust, which is a part of the answer.
+        """
         try:
-            return await look(file.directory, self.ruleset.remedy, file, module, interpreter, tool)
+            return await look(file.directory, self.ruleset.remedy, file, module, spec.interpreter, tool)
         except OSError:  # it is gone
             return ""
 

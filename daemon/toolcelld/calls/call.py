@@ -278,7 +278,7 @@ class Call(StateMachine[CallState, CallEvent]):
         with BugBarrier(self.fail):
             assert self.plan is not None
             plan, services = self.plan, self.session.services
-            remedy = await services.remedy(plan.spec, failure.missing_module, plan.tool)
+            remedy = await services.remedy(plan.tool.file, plan.spec, failure.missing_module, plan.tool)
             if self.state is CallState.WAITING_WORKER:
                 self.end(CallEvent.REFUSED, self._not_started(failure, remedy))
 

@@ -355,8 +355,8 @@ class Run:
                 self._look_at_project()
             cancelled = self.wish is not None
             if self.report is not None and self.report.missing and not cancelled:
-                spec, tool = self.plan.spec, self.plan.tool
-                self.remedy = await self.call.session.services.remedy(spec, self.report.missing, tool)
+                services, tool = self.call.session.services, self.plan.tool
+                self.remedy = await services.remedy(tool.file, self.plan.spec, self.report.missing, tool)
             result, logs = await self.collector().settle(self._short, cancelled=cancelled)
             self._judged(self._outcome(result, logs), result.body)
 

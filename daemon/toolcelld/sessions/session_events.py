@@ -172,7 +172,9 @@ class SessionEvents:
         except (HookRefused, HookFailed, TimeoutError) as failure:
             why = str(failure) or f"no worker was free within {seconds:g} s"
             if isinstance(failure, HookRefused) and failure.missing:
-                why = f"{why}\n{await session.services.remedy(spec, failure.missing)}"
+                tools = session.offered.tools.values()
+                file = next((tool.file for tool in tools if tool.path == spec.file.path), spec.file)
+                why = f"{why}\n{await session.services.remedy(file, spec, failure.missing)}"
             self._warn(f"{spec.file.path}: on_session({event.reason}) failed: {why[:2000]}")
         except Exception:  # a bug of ours, which must not end the daemon
             logger.exception("%s: on_session(%s) was not told.", spec.file.path, event.reason)

@@ -159,8 +159,7 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
 ) -> None:
     """Both can ask the inspector, which may take a second."""
     seen: list[str] = []
-    file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
-    spec = SimpleNamespace(file=file, interpreter=None)
+    spec = SimpleNamespace(interpreter=None)
 
     def looked(result: Any) -> Any:
         seen.append(threading.current_thread().name.rpartition("_")[0])
@@ -181,6 +180,7 @@ async def test_a_description_and_its_remedy_look_at_the_project_in_these_threads
         "Services", SimpleNamespace(ruleset=Ruleset(), describer=SimpleNamespace(describe=describe))
     )
     monkeypatch.setattr(services, "remedy", partial(Services.remedy, services), raising=False)
+    file = ToolFile("/t.py", "user", "global", "t", b"", "digest", "/")
     described = await Services.describe(services, file)
     assert described.broken is not None
     assert (described.broken.remedy, seen) == ("install it", ["look", "look"])

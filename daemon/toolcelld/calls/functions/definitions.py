@@ -69,8 +69,8 @@ class Definitions:
             except (HookFailed, HookRefused, Refusal, OSError, ValueError) as error:
                 text = f"the hook {hook.name} failed, and changes no definitions: {error}"
                 if isinstance(error, HookRefused) and error.missing and cell is not None:
-                    file, interpreter = cell.file, cell.interpreter
-                    remedy = await look(file.directory, ruleset.remedy, file, error.missing, interpreter)
+                    where, interpreter = hook.file.directory, cell.interpreter
+                    remedy = await look(where, ruleset.remedy, hook.file, error.missing, interpreter)
                     text = f"{text}\n{remedy}"
                 problems.append(Problem(hook.file.path, "", "broken", text[:2000]))
         if tools == catalog.tools and len(problems) == len(catalog.problems):

@@ -98,9 +98,10 @@ async def after(
 
 async def _told(call: Call, bound: BoundHook, refused: HookRefused) -> str:
     """What a hook said, with how to get a module that it could not import."""
-    if not refused.missing or bound.spec is None:
+    if not refused.missing or bound.spec is None or bound.hook.file is None:
         return str(refused)
-    return f"{refused}\n{await call.session.services.remedy(bound.spec, refused.missing)}".rstrip()
+    remedy = await call.session.services.remedy(bound.hook.file, bound.spec, refused.missing)
+    return f"{refused}\n{remedy}".rstrip()
 
 
 async def _run(call: Call, bound: BoundHook, function: str, facts: dict[str, Any]) -> Any:
