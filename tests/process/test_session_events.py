@@ -45,13 +45,14 @@ async def until(daemon: RunningDaemon, *reasons: str) -> None:
 
 
 async def logged(daemon: RunningDaemon, text: str) -> str:
+    """Wait for a text in the log; returns the log from where it first names the project, which is the test's own."""
     found = ""
     with suppress(TimeoutError):
         async with asyncio.timeout(40):
-            while text not in (found := daemon.log.read_text()):
+            while text not in (found := daemon.log.read_text().partition(f"{daemon.project}/")[2]):
                 await asyncio.sleep(0.02)
     if text not in found:
-        pytest.fail(f"{text!r} is not at the end of the log:\n{found[-4000:]}")
+        pytest.fail(f"{text!r} is not at the end of the log:\n{daemon.log.read_text()[-4000:]}")
     return found
 
 
