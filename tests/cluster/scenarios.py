@@ -32,14 +32,14 @@ from typing import Any, ClassVar
 import anyio
 import grpc
 import pytest
-from tests.process.clusters import channel, refusal, requests, signed
+from tests.process.clusters import channel, refusal, requests, signed, ticket_of_alice
 
 from toolcell.client import Call, Kind, Outcome, Refused, Session, Unavailable, connect
 from toolcell.client._grpc.placement import PlacementMethods
 from toolcell.client._launch.placed import placement
 from toolcell_proto.v1 import placement_pb2, toolcell_pb2
 from toolcelld.catalog.discovery.digest import code_of, digest_below
-from toolcelld.remote.tickets import PlacedTicket, SessionPlace, sign
+from toolcelld.remote.tickets import sign
 from toolcelld_cluster.keys import keys
 
 __all__ = [
@@ -350,6 +350,15 @@ async def occupied() -> list[str]:
     return [name for name, node in (await listed()).items() if node.sessions]
 
 
+async def moved(session: Session, call: Call, node: str) -> None:
+    """Check that a call is lost with its node, and the session elsewhere."""
+    outcome = await ended(call)
+    assert (outcome.kind, outcome.cause) == (Kind.internal, "node_lost")
+    assert outcome.metadata["node"] == node
+    await eventually(session)
+    assert await node_of(session) != node
+
+
 @pytest.mark.anyio
 class Scenarios:
     """The tests."""
@@ -420,25 +429,7 @@ class Scenarios:
         known = keys(str(engine.base / "placement"), "placement", [node])
         key = known.tickets[node]
         alice, bob = signed(known, "alice"), signed(known, "bob")
-        place = SessionPlace(
-            session=f"s-{'0' * 24}",
-            fence=1,
-            volume="a",
-            root="",
-            begin="docs",
-            exclusive=False,
-            opens=time.time() + 60,
-            resources={},
-        )
-        ticket = PlacedTicket(
-            node=node,
-            tenant="alice",
-            directory=str(engine.volume(node, "a")),
-            certificate=alice.fingerprint,
-            lease_seconds=3.0,
-            expires=time.time() + 60,
-            place=place,
-        )
+        ticket = ticket_of_alice(node, engine.volume(node, "a"), alice)
         wrong = {
             "none": "",
             "a token": f"Bearer {'0' * 32}",
@@ -564,11 +555,7 @@ class Scenarios:
             for process in frozen:
                 os.kill(process, signal.SIGSTOP)
             try:
-                outcome = await ended(call)
-                assert (outcome.kind, outcome.cause) == (Kind.internal, "node_lost")
-                assert outcome.metadata["node"] == node
-                await eventually(session)
-                assert await node_of(session) != node
+                await moved(session, call, node)
             finally:
                 for process in frozen:
                     with suppress(ProcessLookupError):
@@ -588,11 +575,7 @@ class Scenarios:
             call, mark = await begun(engine, session, "lost")
             node = await node_of(session)
             await asyncio.to_thread(engine.kill, node)
-            outcome = await ended(call)
-            assert (outcome.kind, outcome.cause) == (Kind.internal, "node_lost")
-            assert outcome.metadata["node"] == node
-            await eventually(session)
-            assert await node_of(session) != node
+            await moved(session, call, node)
         assert mark.read_text().count("begin") == 1
 
     # And the control plane

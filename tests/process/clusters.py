@@ -36,6 +36,7 @@ from toolcell.client._launch.remote import write
 from toolcell_proto.v1 import placement_pb2
 from toolcell_proto.v1 import placement_pb2 as pb
 from toolcelld.remote.certificates import PLACE
+from toolcelld.remote.tickets import PlacedTicket, SessionPlace
 from toolcelld_cluster.keys import NODES, Keys, keys
 
 SECONDS_MAX = 60
@@ -238,6 +239,28 @@ def refusal(known: grpc.Channel, path: str, request: Any, shown: str = "") -> gr
 
 def signed(known: Keys, tenant: str, by: tuple[bytes, bytes] | None = None) -> Identity:
     return Identity(*_certificates.new_client(tenant, by or (known.authority, known.authority_key)))
+
+
+def ticket_of_alice(node: str, directory: Path, alice: Identity) -> PlacedTicket:
+    """A ticket for a session in the volume "a", as Placement signs it."""
+    return PlacedTicket(
+        node=node,
+        tenant="alice",
+        directory=str(directory),
+        certificate=alice.fingerprint,
+        lease_seconds=3.0,
+        expires=time.time() + 60,
+        place=SessionPlace(
+            session=f"s-{'0' * 24}",
+            fence=1,
+            volume="a",
+            root="",
+            begin="docs",
+            exclusive=False,
+            opens=time.time() + 60,
+            resources={},
+        ),
+    )
 
 
 async def until_ready() -> None:

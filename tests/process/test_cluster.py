@@ -21,7 +21,16 @@ import grpc
 import pytest
 from tests.daemons import RunningDaemon
 from tests.pki import Identity
-from tests.process.clusters import SECONDS_MAX, Cluster, channel, cluster, refusal, requests, signed
+from tests.process.clusters import (
+    SECONDS_MAX,
+    Cluster,
+    channel,
+    cluster,
+    refusal,
+    requests,
+    signed,
+    ticket_of_alice,
+)
 from tests.process.listening import listening_port
 
 from toolcell import _certificates
@@ -34,7 +43,7 @@ from toolcell.client._transport.nodes import oversee
 from toolcell_proto.v1 import operator_pb2, placement_pb2, toolcell_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.catalog.discovery.digest import code_of, digest_below
-from toolcelld.remote.tickets import Oversight, PlacedTicket, SessionPlace, View, sign
+from toolcelld.remote.tickets import Oversight, View, sign
 
 pytestmark = pytest.mark.anyio
 
@@ -382,24 +391,7 @@ def test_a_node_tells_its_leases_to_placement_alone_and_placement_calls_no_tool(
     alice, placement = signed(placed.keys, "alice"), signed(placed.keys, "placement")
     address = f"127.0.0.1:{listening_port(daemon)}"
     overseer = Oversight(node="n1", certificate=placement.fingerprint, expires=time.time() + 60)
-    ticket = PlacedTicket(
-        node="n1",
-        tenant="alice",
-        directory=str(daemon.project / "a"),
-        certificate=alice.fingerprint,
-        lease_seconds=3.0,
-        expires=time.time() + 60,
-        place=SessionPlace(
-            session=f"s-{'0' * 24}",
-            fence=1,
-            volume="a",
-            root="",
-            begin="docs",
-            exclusive=False,
-            opens=time.time() + 60,
-            resources={},
-        ),
-    )
+    ticket = ticket_of_alice("n1", daemon.project / "a", alice)
     token = (Path(daemon.socket).parent / "agent.token").read_text()
     wrong = {
         "none": "",

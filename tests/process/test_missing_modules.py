@@ -47,8 +47,10 @@ OTHERS = {
     "by_ctypes": ("ctypes.CDLL('libnowhere.so.3')", "\nlibnowhere.so.3 is a library of the system, which is"),
     "of_python": (
         "raise ModuleNotFoundError('No _tkinter', name='_tkinter')",
-        "\n_tkinter is a part of Python that Toolcell's own Python was installed without; install it for that Python."  # noqa: ISC004
-        "\nOr name an environment: toolcell config set source.project.python",
+        (
+            "\n_tkinter is a part of Python that Toolcell's own Python was installed without; install it for that Python."
+            "\nOr name an environment: toolcell config set source.project.python"
+        ),
     ),
 }
 UNTOLD = {

@@ -1,4 +1,4 @@
-"""A Ray cluster that whoever reaches it can use."""
+"""A Ray cluster without a token and without TLS."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ RETRY_MILLISECONDS_MAX: Final = 100
 RETRY_SHARE: Final = 20
 """How many times as long as a look the pause after it is."""
 _sigmask: Callable[..., Any] = _signal.pthread_sigmask  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-"""That of `signal` makes enums of the former mask, which nobody reads."""
+"""That of `signal` makes enums of the former mask, which the guard has no use for."""
 CALLS: Final = (
     "brk", "clock_gettime", "close", "exit", "exit_group", "fcntl", "fstat", "ftruncate", "futex", "getdents64",
     "getpid", "getrandom", "gettid", "ioctl", "kill", "link", "linkat", "lseek", "madvise", "mkdir", "mkdirat",
