@@ -66,17 +66,17 @@ class Template:
                 self._begin(above)
                 return
             _, status = os.waitpid(self._child, 0)
-            holder = self._kill_holder()
+            holder = self._holder()
             if (code := os.waitstatus_to_exitcode(status)) != FINISHED:
-                self._reap(holder)
+                self._end(holder)
                 linux.exit_as(code)
             if not (shared.reset() and self._leftovers.remove()):
-                self._reap(holder)  # which may have had the last segment of System V
+                self._end(holder)  # which may have had the last segment of System V
                 holder = 0
                 if not (shared.reset() and self._leftovers.remove()):
                     os._exit(0)  # and the cell ends with what is left
             gone(call)
-            self._reap(holder)
+            self._end(holder)  # it takes a processor for the milliseconds in which the outcome is on its way
 
     def _begin(self, above: int) -> None:
         linux.die_with_parent(signal.SIGKILL)
@@ -92,18 +92,17 @@ class Template:
             with contextlib.suppress(Exception):  # a tool can have put something else there
                 numpy.seed()  # `random` seeds itself anew in a forked process
 
-    def _kill_holder(self) -> int:
-        """Kill what holds the memory of the process that has exited; return it, or 0 for none."""
+    def _holder(self) -> int:
+        """Return what holds the memory of the process that has exited, or 0 for none."""
         holder, *others = linux.first_children(self._pid) or (0,)
         if others:
             os._exit(0)  # the call made itself a sibling, with which the cell ends
-        if holder:
-            os.kill(holder, signal.SIGKILL)
         return holder
 
     @staticmethod
-    def _reap(holder: int) -> None:
+    def _end(holder: int) -> None:
         if holder:
+            os.kill(holder, signal.SIGKILL)
             os.waitpid(holder, 0)
 
     def _forward(self, *_: object) -> None:
