@@ -110,6 +110,35 @@ async def test_a_call_finds_what_the_import_made_and_nothing_of_an_earlier_call(
     assert (first["calls"], first["environ"], first["module"], first["umask"]) == (1, None, False, umask())
 
 
+RETURNS = """
+    from pydantic import BaseModel
+
+    schemas = []
+
+    class Answer(BaseModel):
+        made_in: list[int]
+
+        @classmethod
+        def __get_pydantic_json_schema__(cls, schema, handler):
+            schemas.append(os.getpid())
+            return handler(schema)
+
+    @tool(isolation="call")
+    def t() -> Answer:
+        return Answer(made_in=schemas)
+"""
+
+
+async def test_the_schema_of_what_a_tool_returns_is_made_once_and_not_in_each_process(
+    daemon: RunningDaemon,
+) -> None:
+    write(daemon, RETURNS)
+    async with daemon.connect() as session:
+        first, second = [(await called(session)).details for _ in range(2)]
+    assert len(first["made_in"]) == 1
+    assert second == first
+
+
 MOVES = """
     @tool(isolation="{isolation}")
     def t() -> str:

@@ -81,6 +81,11 @@ class Export:
         """Raise InvalidToolDefinition unless the arguments have a JSON Schema."""
         _ = self.input_schema
 
+    def prepare(self) -> None:
+        """Make now what else the first result has to wait for: the schema of what the tool returns."""
+        if self._returns is not None:
+            _ = self._returns.schema
+
     def arguments(self, raw: bytes) -> Any:
         """Validate a JSON object for `invoke`; raises InvalidArguments and nothing else."""
         return self._parameters.read(raw)

@@ -255,6 +255,9 @@ class _Worker:
         try:
             with self.abortable, traces, logs, _working_in(cell.imported_in, self._directory):
                 exported = load(source, describe=message.describe, project=(cell.project, prefix))
+                if message.fork:  # or each process of a call would do it
+                    for tool in exported.tools:
+                        tool.prepare()
                 answer = description_of(exported, helpers_of(source)) if message.describe else NOT_DESCRIBED
         except Broken as broken:
             if broken.traceback_text:
