@@ -12,6 +12,7 @@ of the schema: a field with an alias goes by that, and not by its name in Python
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import math
@@ -54,13 +55,20 @@ class Parameters:
 
     # The names there are, and the field of each; None: others are taken as well
     known: Mapping[str, str] | None
-    adapter: TypeAdapter[Any] | None  # None: the schema itself is enforced
-    make_schema: Callable[[], dict[str, Any]]  # late: a worker that only runs the tool never needs it
+    # Both late: a worker that only runs tools needs no schema, and of a file with many tools it runs a few
+    make_adapter: Callable[[], TypeAdapter[Any]] | None  # None: the schema itself is enforced
+    make_schema: Callable[[], dict[str, Any]]
 
     @property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of an object; raises InvalidToolDefinition."""
         return self.make_schema()
+
+    def prepare(self) -> None:
+        """Make now what reads the arguments. A type that cannot be read is told of where it is called, or described."""
+        if self.make_adapter is not None:
+            with contextlib.suppress(Exception):  # as where it is read
+                self.make_adapter()
 
     def read(self, raw: bytes) -> Any:
         """Validate JSON; raise InvalidArguments with every complaint."""
@@ -71,13 +79,13 @@ class Parameters:
             wrong = _unknown_names(data, known)
             data = {name: item for name, item in data.items() if name in known}
         value: Any = data
-        if self.adapter is None:
+        if self.make_adapter is None:
             schema = self.schema
             value = data = filled(data, schema, schema)
             wrong += islice(violations(data, schema, schema), VIOLATIONS_MAX)
         else:
             try:
-                value = self.adapter.validate_json(raw)
+                value = self.make_adapter().validate_json(raw)
             except ValidationError as error:
                 wrong += complaints(error, data)
             except Exception as error:  # noqa: BLE001  a validator of the tool's own may raise anything
@@ -90,19 +98,19 @@ class Parameters:
 def from_fields(fields: Mapping[str, Any]) -> Parameters:
     """Parameters of names and their types, which may be `Annotated` with a `Field`."""
     known = _known_names({name: _taken_as(name, hint) for name, hint in fields.items()})
-    try:
-        adapter = record(fields, ConfigDict(allow_inf_nan=False))
-    except Exception as error:  # its types have hooks of their own, which may raise anything
-        raise InvalidToolDefinition(_culprit(fields, error)) from error
+
+    @functools.cache
+    def make_adapter() -> TypeAdapter[Any]:
+        return record(fields, ConfigDict(allow_inf_nan=False))
 
     @functools.cache
     def make_schema() -> dict[str, Any]:
         try:
-            return _closed(adapter.json_schema(schema_generator=PlainJsonSchema))
+            return _closed(make_adapter().json_schema(schema_generator=PlainJsonSchema))
         except Exception as error:  # its types have hooks of their own, which may raise anything
             raise InvalidToolDefinition(_culprit(fields, error)) from error
 
-    return Parameters(known, adapter, make_schema)
+    return Parameters(known, make_adapter, make_schema)
 
 
 def _taken_as(name: str, hint: Any) -> Sequence[str]:
@@ -203,7 +211,7 @@ def _known(
         names = [_names_of(name, field) for name, field in (fields or {}).items()]
         known = {name: name for name in schema["properties"]}
         known |= {name: taken[0] for taken in names for name in taken if taken[0] in known}
-    return Parameters(known, adapter, lambda: schema)
+    return Parameters(known, None if adapter is None else lambda: adapter, lambda: schema)
 
 
 def _by_hand(schema: dict[str, Any]) -> Parameters:

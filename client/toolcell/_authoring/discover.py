@@ -82,7 +82,8 @@ class Export:
         _ = self.input_schema
 
     def prepare(self) -> None:
-        """Make now what else the first result has to wait for: the schema of what the tool returns."""
+        """Make now what else the first call has to wait for: what reads the arguments, and the schema of the result."""
+        self._parameters.prepare()
         if self._returns is not None:
             _ = self._returns.schema
 

@@ -244,7 +244,7 @@ def test_a_typed_dict_is_the_arguments() -> None:
 @pytest.mark.skipif("sys.version_info >= (3, 12)", reason="pydantic reads typing.TypedDict from 3.12 on")
 def test_a_typed_dict_that_cannot_be_read_is_told_with_the_import_that_can() -> None:
     with pytest.raises(InvalidToolDefinition, match="write: from typing_extensions import TypedDict"):
-        from_args({"typed": Typed})
+        _ = from_args({"typed": Typed}).schema
 
 
 def test_a_model_of_the_old_pydantic_is_told_with_the_import_of_the_new_one() -> None:
@@ -256,7 +256,37 @@ def test_a_model_of_the_old_pydantic_is_told_with_the_import_of_the_new_one() ->
     with pytest.raises(
         InvalidToolDefinition, match=r"a model of pydantic\.v1; write: from pydantic import BaseModel"
     ):
-        from_args({"old": Old})
+        _ = from_args({"old": Old}).schema
+
+
+def test_what_reads_arguments_is_made_when_the_first_ones_come_or_before_by_request() -> None:
+    made: list[str] = []
+
+    class Counted:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> Any:
+            made.append("reader")
+            return handler(int)
+
+    asked, prepared = from_args({"a": Counted}), from_args({"a": Counted})
+    assert made == []
+    assert asked.read(b'{"a": 1}') == asked.read(b'{"a": 1}') == {"a": 1}
+    assert len(made) == 1
+    prepared.prepare()
+    assert len(made) == 2
+    assert prepared.read(b'{"a": 2}') == {"a": 2}
+    assert len(made) == 2
+
+
+def test_a_type_that_cannot_be_read_is_no_failure_of_what_prepares_the_tool() -> None:
+    class Odd:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> Any:
+            raise KeyError("odd")
+
+    of = from_args({"a": Odd})
+    of.prepare()
+    assert "refused by the tool's own validation: KeyError: 'odd'" in str(refused(of, b'{"a": 1}'))
 
 
 def test_no_args_is_no_arguments() -> None:
