@@ -18,7 +18,8 @@ but each further time that it ran only shortly makes the wait longer in the same
 
 Records are kept by the digest, which covers the code and the modules next to it, so changed code has no record. A file
 that is SOUND has no record. A successful call clears the count, because a tool that works for one caller is not in a
-crash loop, even if the calls of another one crash it.
+crash loop, even if the calls of another one crash it. It does so too where the code has changed between crash and success:
+code that comes back begins anew, unless it is in quarantine.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class Quarantine:
         self._jitter = jitter
         self.records: dict[str, _Record] = {}
         """By digest, the latest crash last."""
+        self._ailing: dict[str, str] = {}
+        """By path the digest of the record that is AILING: of the code that crashed last."""
         self._lapses: dict[str, tuple[int, float]] = {}
         """By digest: how often a server has ended between calls in a row, and when it may be started again."""
 
@@ -144,6 +147,7 @@ class Quarantine:
         state_before = record.machine.state
         too_often = len(record.when) == DEATHS_MAX and now - record.when[0] <= WITHIN_SECONDS
         record.machine.fire(HealthEvent.DIED_TOO_OFTEN if too_often else HealthEvent.DIED)
+        self._follow(record)
         if record.machine.state is state_before or record.machine.state is not HealthState.QUARANTINED:
             return False
         record.since = time.time()
@@ -165,11 +169,9 @@ class Quarantine:
             del self._lapses[next(iter(self._lapses))]
 
     def served(self, file: ToolFile) -> None:
-        """Record a successful call."""
-        if (record := self.records.get(file.digest)) is None:
-            return
-        if record.machine.fire(HealthEvent.SERVED) is HealthState.SOUND:
-            del self.records[file.digest]
+        """Record a successful call, of the code that crashed or of what the file has been changed to since."""
+        if (digest := self._ailing.pop(file.path, None)) is not None:
+            self.records.pop(digest).machine.fire(HealthEvent.SERVED)
 
     def shut_out(self, file: ToolFile, by: str) -> Quarantined:
         """Put a file into quarantine; `by` says who did and why."""
@@ -180,6 +182,7 @@ class Quarantine:
         if record.machine.state is not HealthState.QUARANTINED:
             record.since = time.time()
         record.machine.fire(HealthEvent.SHUT_OUT)
+        self._follow(record)
         record.by = by
         return record.snapshot()
 
@@ -229,11 +232,23 @@ class Quarantine:
     def _held(self) -> list[_Record]:
         return [record for record in self.records.values() if record.machine.state is HealthState.QUARANTINED]
 
+    def _follow(self, record: _Record) -> None:
+        """Note which code of a file is AILING; what was before is forgotten, as it is no more."""
+        path, digest = record.file.path, record.file.digest
+        former = self._ailing.get(path)
+        if record.machine.state is HealthState.AILING:
+            self._ailing.pop(path, None)
+            self._ailing[path] = digest  # the latest crash last
+            if former is not None and former != digest:
+                del self.records[former]
+        elif former == digest:
+            del self._ailing[path]
+
     def _evict(self) -> None:
         if len(self.records) < FILES_MAX:
             return
-        ailing = (key for key, record in self.records.items() if record.machine.state is HealthState.AILING)
-        del self.records[next(ailing, next(iter(self.records)))]
+        oldest = next(iter(self._ailing.values()), None) or next(iter(self.records))
+        self._ailing.pop(self.records.pop(oldest).file.path, None)
 
 
 def _refusal(quarantined: Quarantined) -> Refusal:

@@ -211,11 +211,42 @@ def test_an_operator_puts_any_file_there_until_it_is_released(quarantine: Genera
         quarantine.check(file)
 
 
+def test_a_success_counts_for_a_file_whatever_its_code_was_when_it_crashed(quarantine: Generations) -> None:
+    changed = replace(FILE, digest="changed")
+    for _ in range(
+        2 * DEATHS_MAX
+    ):  # a module next to it is edited after each crash, and set back after each success
+        quarantine.died(FILE, "SIGSEGV", "")
+        quarantine.served(changed)
+    quarantine.check(FILE)
+    assert not quarantine.records
+
+
+def test_code_that_is_changed_after_each_crash_has_one_record_and_comes_back_without_one(
+    quarantine: Generations,
+) -> None:
+    versions = [replace(FILE, digest=f"version {n}") for n in range(3)]
+    for n in range(3 * DEATHS_MAX):
+        quarantine.died(versions[n % 3], "SIGSEGV", "")
+        assert [*quarantine.records] == [f"version {n % 3}"]
+
+
+def test_code_in_quarantine_stays_there_whatever_other_code_of_the_file_does(quarantine: Generations) -> None:
+    changed = replace(FILE, digest="changed")
+    for _ in range(DEATHS_MAX):
+        quarantine.died(FILE, "SIGSEGV", "")
+    quarantine.check(changed)
+    quarantine.died(changed, "SIGSEGV", "")
+    quarantine.served(changed)
+    assert quarantine.holds(FILE)
+    assert [*quarantine.records] == [FILE.digest]
+
+
 def test_records_and_evidence_are_bounded_and_quarantined_files_are_kept(quarantine: Generations) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "x" * 100_000)
     for n in range(2 * FILES_MAX):
-        quarantine.died(replace(NEIGHBOUR, digest=f"well {n}"), "SIGSEGV", "")
+        quarantine.died(replace(NEIGHBOUR, path=f"/p/{n}.py", digest=f"well {n}"), "SIGSEGV", "")
     assert len(quarantine.records) == FILES_MAX
     assert quarantine.holds(FILE)
     assert all(len(death.stderr) == STDERR_CHARACTERS_MAX for death in quarantine.all[0].deaths)
