@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +48,7 @@ IN_FLIGHT: Final = 32
 PACE_SECONDS: Final = 0.1
 PAUSE_SECONDS: Final = 0.15
 """After a first call, until the next cells have been made ahead."""
+WITH_PYDANTIC: Final = "from pydantic import TypeAdapter; TypeAdapter(dict[str, int]).validate_json('{}')"
 DESCRIBE_SECONDS_MAX: Final = 60
 LARGE_BYTES: Final = 1_000_000
 FASTMCP: Final = [sys.executable, "-m", "tests.bench.servers", "fastmcp", "stdio"]
@@ -150,7 +151,9 @@ async def first_calls(directory: Path, sizes: Sizes) -> Figures:
             for name in names:
                 await asyncio.sleep(PAUSE_SECONDS)
                 seconds.append(await _seconds(toolcell_call(session, name), 1))
-    return {"first": statistics.median(seconds) * 1000}
+    first = statistics.median(seconds)
+    pythons = [_run_seconds([sys.executable, "-c", WITH_PYDANTIC]) for _ in seconds]
+    return {"first": first * 1000, "first_python": first / statistics.median(pythons)}
 
 
 async def fresh_processes(directory: Path, sizes: Sizes) -> Figures:
@@ -188,22 +191,30 @@ async def starts(directory: Path, sizes: Sizes) -> Figures:
 
 
 async def commands(directory: Path, sizes: Sizes) -> Figures:
-    """The command as a whole process: a call on a running daemon, and its help."""
-    seconds: dict[str, list[float]] = {"command": [], "help": []}
+    """The command as a whole process: a call on a running daemon, and its help, beside a Python that does nothing."""
+    seconds: dict[str, list[float]] = {"command": [], "help": [], "nothing": []}
+    toolcell = str(Path(sys.executable).with_name("toolcell"))
     with served(directory) as path:
         call = ["call", "--socket", path, "-C", str(directory / "project"), "add", "a:=1", "b:=2"]
+        programs = [toolcell, *call], [toolcell, "--help"], [sys.executable, "-c", "pass"]
         for n in range(2 * sizes.starts + 1):
-            for name, words in (("command", call), ("help", ["--help"])):
-                began = time.perf_counter()
-                subprocess.run(
-                    [str(Path(sys.executable).with_name("toolcell")), *words],
-                    check=True,
-                    stdout=subprocess.DEVNULL,
-                    env=environment(),
-                )
+            for taken, program in zip(seconds.values(), programs, strict=True):
+                took = _run_seconds(program)
                 if n:
-                    seconds[name].append(time.perf_counter() - began)
-    return {name: statistics.median(taken) * 1000 for name, taken in seconds.items()}
+                    taken.append(took)
+    medians = {name: statistics.median(taken) for name, taken in seconds.items()}
+    return {
+        "command": medians["command"] * 1000,
+        "help": medians["help"] * 1000,
+        "command_python": medians["command"] / medians["nothing"],
+    }
+
+
+def _run_seconds(program: Sequence[str]) -> float:
+    """Run a program to its end, and return how long it took."""
+    began = time.perf_counter()
+    subprocess.run(program, check=True, stdout=subprocess.DEVNULL, env=environment())
+    return time.perf_counter() - began
 
 
 async def memory(directory: Path, sizes: Sizes) -> Figures:

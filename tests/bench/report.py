@@ -65,20 +65,23 @@ ADOPTED: Final = "of a shared MCP server: "
 WAITING: Final = (10, 100, 1000)
 """Calls that wait while one ends."""
 GOALS: Final[Mapping[str, Goal]] = {
-    "warm_echo": Goal("warm call / empty unary echo", 1.1, 0.9),
-    "warm_fastmcp": Goal("warm call / FastMCP, stdio", 0.4, 0.25),
+    "warm_echo": Goal("warm call / empty unary echo", 1.2, 0.95),
+    "warm_fastmcp": Goal("warm call / FastMCP, stdio", 0.25, 0.2),
     "warm_mcp": Goal("warm call / mcp, stdio", 0.6, 0.4),
     "warm_p99": Goal("p99 of a warm call / its p50", 3, 2),
-    "rate_fastmcp": Goal("calls a second, 32 in flight / FastMCP", 4.5, 6, more=True),
+    "rate_fastmcp": Goal("calls a second, 32 in flight / FastMCP", 6, 8, more=True),
     "first": Goal("first result of a new worker", 12, 8, "ms"),
-    "fresh_paced": Goal('isolation="call" at 10/s / warm call', 2, 1.3),
+    "first_python": Goal("the same / a new Python with pydantic", 0.1, 0.06),
+    "fresh_paced": Goal('isolation="call" at 10/s / warm call', 1.8, 1.3),
     "fresh_rate": Goal('isolation="call", sustained', 150, 400, "/s", more=True),
     "start_fastmcp": Goal("daemon start to first result / FastMCP", 0.5, 0.33),
     "command": Goal("toolcell call, whole process", 140, 100, "ms"),
+    "command_python": Goal("the same / a Python that does nothing", 4, 2.5),
     "help": Goal("toolcell --help", 90, 60, "ms"),
-    "memory": Goal("PSS of an idle worker's cell", 5, 3, "MB"),
+    "memory": Goal("PSS of an idle worker's cell", 4.5, 3, "MB"),
     "large_fastmcp": Goal("1 MB result / FastMCP", 0.25, 0.15),
-    "mcp_fastmcp": Goal("through toolcell mcp / FastMCP, stdio", 1.0, 0.7),
+    "mcp_fastmcp": Goal("through toolcell mcp / FastMCP, stdio", 0.65, 0.45),
+    "mcp_mcp": Goal("through toolcell mcp / mcp, stdio", 1.0, 0.7),
     "adopted_call": Goal(
         "warm call of a shared MCP server, less one of a Python tool / without the daemon", 1.3, 1.0
     ),
@@ -115,6 +118,7 @@ class Report:
             ("warm_fastmcp", "Toolcell, strict", "FastMCP, stdio"),
             ("warm_mcp", "Toolcell, strict", "mcp, stdio"),
             ("mcp_fastmcp", "toolcell mcp, stdio", "FastMCP, stdio"),
+            ("mcp_mcp", "toolcell mcp, stdio", "mcp, stdio"),
         ):
             if over in self.latencies and under in self.latencies:
                 self.figures[key] = self.latencies[over].p50 / self.latencies[under].p50
