@@ -5,8 +5,8 @@ signal that comes with it interrupts nothing. The server is told that the reques
 stopped a moment after it has answered the ping, or when it answers the request. One that answers neither is not reported,
 so the daemon ends the cell when the grace has passed.
 
-The server is heard between calls, too. When it says that its tools have changed it is asked for them, a page at a time while
-calls go on, and the daemon gets the new list. When it ends without a call the daemon is told, and lets this worker exit.
+The server is heard between calls, too. When it says that its tools have changed the daemon gets the new list
+(`announced_lists`). When it ends without a call the daemon is told, and lets this worker exit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from toolcell._servers.connection import (
     asked_for,
     result_of_response,
 )
-from toolcell._servers.listing import Listing, Lists
+from toolcell._servers.listing import Lists
 from toolcell._servers.load import LIST_CHANGED, RunningServer, exit_as, exit_broken
 from toolcell._servers.offers import READERS
 from toolcell._servers.result import result_of
@@ -55,6 +55,7 @@ from toolcelld.protocol.messages import (
     to_worker,
 )
 from toolcelld.worker.abort import Abortable
+from toolcelld.worker.announced_lists import AnnouncedLists
 from toolcelld.worker.calling.report import Usage, WorkerReport
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.loading.loader import description_of
@@ -65,10 +66,6 @@ HELD_BYTES: Final = 16 * 2**20
 """That the server has not read: with more, no further call is taken from the daemon, so arguments wait there."""
 ASKED_MAX: Final = 16
 """Open requests of the server; the daemon takes no more of one call."""
-LIST_SECONDS: Final = 0.5
-"""Between two lists that a server announces; the daemon takes twice as many, so that its clock may run slower."""
-LISTING_SECONDS: Final = 10.0
-"""For all pages of a list, as for its first one when it is started."""
 ROUNDS_MAX: Final = 16
 """Of one call that a server answers with questions, as a person answers them."""
 SERVICE: Final = "mcp.input"
@@ -167,9 +164,7 @@ class Serving:
         self._asked: dict[
             int, tuple[object, int]
         ] = {}  # open ones: the server's number, and the request it is asked in
-        self._announced = served.announced  # whether the server has said that its tools have changed
-        self._listing: Listing | None = None
-        self._list_due = -math.inf  # when it may be asked for them; while it is asked, when that is given up
+        self._lists = AnnouncedLists(served.connection, announced=served.announced)
         self._listed = b""  # the last description that was sent
 
     def run(self) -> int:
@@ -182,7 +177,7 @@ class Serving:
             if readable or writable:
                 self._exchange(readable=readable, writable=writable)
             self._report_ended()
-            if self._announced or self._listing is not None:
+            if self._lists.due < math.inf:
                 self._list()
             if from_daemon and not self._take_message():
                 return 0
@@ -197,9 +192,7 @@ class Serving:
             return True, bool(select.select([aborts], [], [], 0)[0]), False, False
         reading = (aborts, daemon, *of_server) if takes else (aborts, *of_server)
         writing = (connection.writing,) if of_server and waiting else ()
-        until = min(self._due.values()) if self._due else math.inf
-        if self._announced or self._listing is not None:
-            until = min(until, self._list_due)
+        until = min([self._lists.due, *self._due.values()])
         seconds = None if until == math.inf else max(0.0, until - time.monotonic())
         readable, writable, _ = select.select(reading, writing, [], seconds)
         said = not set(readable).isdisjoint(of_server)
@@ -244,9 +237,8 @@ class Serving:
         try:
             if not (self._calls or self._is_quiet or self._connection.refresh()):
                 call.updates.tell("log", {"level": "warning", "text": AGAIN})
-                self._listing = None
                 self._connection.start()
-                self._announced = True  # it may have other tools than before
+                self._lists.begin_anew()
             number = self._connection.begin(method, params, with_progress=True)
         except ServerExited as exited:
             exit_as(exited)
@@ -297,30 +289,18 @@ class Serving:
     def _say_ended(self, why: Exception) -> None:
         """Tell the daemon that the server has ended without a call. A call that is on its way starts it again."""
         self._connection.kill()
-        self._announced, self._listing, self._is_quiet = False, None, False
+        self._lists.forget()
+        self._is_quiet = False
         self._channel.send(EndedMessage(message=str(why)[:LINE_CHARACTERS_MAX]))
 
     def _list(self) -> None:
-        """Ask the server for its tools after it has said that they have changed, and send the daemon what it answers."""
-        now = time.monotonic()
+        """Go on with a list that the server has announced, and send the daemon what it lists."""
         try:
-            if self._listing is not None:
-                if (found := self._listing.take()) is not None:
-                    self._listing = None
-                    self._list_due = now + LIST_SECONDS
-                    self._send_list(found)
-                elif now >= self._list_due:
-                    self._listing.give_up()
-                    self._listing = None
-                    self._list_due = now + LIST_SECONDS
-                    self._say(f"the server has not listed its tools within {LISTING_SECONDS:g} s")
-            elif self._announced and now >= self._list_due:
-                self._announced = False
-                self._listing = Listing(self._connection)
-                self._list_due = now + LISTING_SECONDS
+            if (found := self._lists.take()) is not None:
+                self._send_list(found)
+        except TimeoutError as late:
+            self._say(str(late))
         except (RpcError, ValueError, RecursionError) as error:
-            self._listing = None
-            self._list_due = now + LIST_SECONDS
             self._say(f"the server did not list its tools: {error}")
         except ServerBroken as broken:
             if self._calls:
@@ -390,7 +370,7 @@ class Serving:
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Pass progress on to its call, and a record to the one call that runs, or else to the log of the server."""
         if method in LIST_CHANGED:
-            self._announced = True
+            self._lists.announce()
         elif method == "notifications/progress":
             token = params.get("progressToken")
             if type(token) is int and (call := self._calls.get(token)) is not None:

@@ -24,8 +24,9 @@ from toolcell._servers.load import RunningServer
 from toolcelld.protocol.frames import Decoder, Frame, split
 from toolcelld.protocol.messages import CallContext, CallMessage, ToWorker
 from toolcelld.sandbox.setup import ABORT_SIGNAL
-from toolcelld.worker import serving
+from toolcelld.worker import announced_lists, serving
 from toolcelld.worker.abort import HEAD, Abortable
+from toolcelld.worker.announced_lists import LIST_SECONDS
 from toolcelld.worker.channel import DaemonChannel
 from toolcelld.worker.serving import Serving
 
@@ -172,7 +173,7 @@ def test_lists_that_are_announced_without_end_are_sent_at_a_rate(
         asked.append(time.monotonic())
         return Listing(connection)
 
-    monkeypatch.setattr(serving, "Listing", counted)
+    monkeypatch.setattr(announced_lists, "Listing", counted)
     daemon = Daemon(CHANGING, tmp_path / "list", Path("storm"))
     try:
 
@@ -187,7 +188,7 @@ def test_lists_that_are_announced_without_end_are_sent_at_a_rate(
         daemon.close()
         daemon.end()
         signal.signal(ABORT_SIGNAL, before)
-    assert all(later - earlier >= serving.LIST_SECONDS for earlier, later in pairwise(asked))
+    assert all(later - earlier >= LIST_SECONDS for earlier, later in pairwise(asked))
 
 
 def serve(daemon: Daemon, script: Any) -> None:
