@@ -18,6 +18,7 @@ pytestmark = pytest.mark.timeout(SECONDS_MAX + 10)
 LEAKS = """
 import asyncio, contextlib, os, socket, sqlite3, subprocess, sys, threading
 import conftest
+import psutil
 import pytest
 
 conftest.END_SECONDS_MAX = 0.5  # what is never going to end need not be waited for long
@@ -93,7 +94,8 @@ def teardown_module():
         if isinstance(thing, subprocess.Popen):
             thing.kill()
             thing.wait()
-    subprocess.run(["pkill", "-P", str(os.getpid()), "sleep"])
+    for left in psutil.Process().children():
+        left.kill()
 """
 
 HANGS = """

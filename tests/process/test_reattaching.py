@@ -463,16 +463,18 @@ async def test_after_the_linger_the_calls_are_aborted(daemon: RunningDaemon, lin
     assert (outcome.kind, outcome.cause, outcome.ran) == (Kind.internal, "connection_lost", True)
 
 
-CHILDREN = """
+SLEEP = f"91.{os.getpid()}"
+"""What its children sleep for, so that they are told from those of another run."""
+CHILDREN = f"""
     import os, subprocess, time
     from toolcell import ToolContext, tool
 
     @tool(timeout=30)
     def children(context: ToolContext) -> None:
-        subprocess.Popen(["sleep", "91.828"], start_new_session=True)
+        subprocess.Popen(["sleep", "{SLEEP}"], start_new_session=True)
         if os.fork() == 0:
             os.setsid()
-            os.execvp("sleep", ["sleep", "91.828"])
+            os.execvp("sleep", ["sleep", "{SLEEP}"])
         context.update("I am there.")
         while True:
             time.sleep(1)
@@ -483,7 +485,7 @@ def sleepers() -> list[int]:
     found: list[int] = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if b"91.828" in Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"):
+            if SLEEP.encode() in Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"):
                 found.append(int(name))
         except OSError:
             pass  # it ended while we looked

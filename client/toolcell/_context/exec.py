@@ -64,7 +64,7 @@ async def run(
     """Run a program to its end; on cancellation kill its process session and reap it before raising."""
     data = stdin.encode() if isinstance(stdin, str) else bytes(stdin)
     process = _started(argv, bool(data), cwd, env)
-    with _Watch(process, data) as watch:
+    with _ChildWatch(process, data) as watch:
         try:
             ended = await watch.end(timeout_seconds)
         finally:
@@ -110,7 +110,7 @@ def _started(
         raise ToolError(f"{program} could not be started: {reason}.") from error
 
 
-class _Watch:
+class _ChildWatch:
     """Watches a child on the running loop: its pipes and its exit."""
 
     def __init__(self, process: subprocess.Popen[bytes], data: bytes) -> None:

@@ -19,7 +19,7 @@ LATE_SECONDS: Final = 1.0
 """A timer that fires so much too late; on a machine with twenty processes for each processor they are late by tenths."""
 
 
-class _Watch:
+class _LoopWatch:
     """Looks whether the event loop is late, until it is stopped.
 
     A function that schedules itself would be a cycle with all that it refers to: the time limit, and so its task.
@@ -50,7 +50,7 @@ class _Watch:
 async def patience(seconds: float) -> AsyncGenerator[None]:
     """Raise `TimeoutError` after so many seconds; they begin anew whenever the event loop was late itself."""
     async with asyncio.timeout(seconds) as bound:
-        watch = _Watch(bound, seconds)
+        watch = _LoopWatch(bound, seconds)
         try:
             yield
         finally:

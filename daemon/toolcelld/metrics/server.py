@@ -54,7 +54,7 @@ async def serving(daemon: Daemon) -> AsyncGenerator[None]:
             return HTTPStatus.SERVICE_UNAVAILABLE, b"draining\n", TEXT
         return HTTPStatus.OK, b"ok\n", TEXT
 
-    server = _Server({"/metrics": metrics, "/healthz": alive, "/readyz": ready})
+    server = _MetricsServer({"/metrics": metrics, "/healthz": alive, "/readyz": ready})
     try:
         await server.start(listen)
         yield
@@ -63,7 +63,7 @@ async def serving(daemon: Daemon) -> AsyncGenerator[None]:
         await figures.aclose()
 
 
-class _Server:
+class _MetricsServer:
     def __init__(self, pages: dict[str, Page]) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None

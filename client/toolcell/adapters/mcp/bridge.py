@@ -42,7 +42,7 @@ def server(
 
     `schema` is for what HTTP alone has.
     """
-    return _Server(
+    return _BridgeServer(
         "toolcell",
         version=VERSION,
         instructions=INSTRUCTIONS,
@@ -70,7 +70,7 @@ def host_server(session: HostSession) -> Server[Any]:
     return serving
 
 
-class _Server(Server[Any]):
+class _BridgeServer(Server[Any]):
     """The SDK's, which takes a stream of changed lists for one that tells of changed resources, too."""
 
     def get_capabilities(self, *given: Any, **more: Any) -> types.ServerCapabilities:
