@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hmac
 import json
-import math
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 SCHEME: Final = b"Ticket "
 TICKET_BYTES_MAX: Final = 7000
@@ -30,38 +31,51 @@ LEASE_SECONDS_MAX: Final = 3600.0
 TICKET_SECONDS_MAX: Final = 90 * 86_400.0
 """From now on; one that is signed for longer is none."""
 FENCE_MAX: Final = 2**63 - 1
-_SESSION: Final = re.compile(r"s-[0-9a-f]{24}")
-_OF_NODE: Final = b"1"
-_PLACED: Final = b"2"
-_OVERSIGHT: Final = b"P"
-_VIEW: Final = b"V"
+OTHER_CLAIMS: Final = frozenset({"missing", "unexpected_keyword_argument", "dataclass_type"})
+"""What pydantic says of claims that are not those of a ticket."""
 
 
 class InvalidTicket(ValueError):
     """What was shown is no valid ticket of this node; the text says why."""
 
 
+def _below(begin: str) -> str:
+    if begin.startswith("/") or ".." in begin.split("/"):
+        raise ValueError("begins outside of the directory of the ticket")
+    return begin
+
+
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+class Claims:
+    """What a ticket says: nothing else, and nothing that only resembles it."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
+class Ticket(Claims):
     """The claims of a ticket."""
 
-    node: str
-    tenant: str
-    directory: str  # absolute, on the node
-    certificate: str  # SHA-256 of the client's, in hexadecimal digits
+    node: Text
+    tenant: Text
+    directory: Text  # absolute, on the node
+    certificate: Text  # SHA-256 of the client's, in hexadecimal digits
     lease_seconds: float
     expires: float  # Unix time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPlace:
+class SessionPlace(Claims):
     """Where Placement has placed a session."""
 
-    session: str  # its id
-    fence: int
-    volume: str
+    session: Annotated[str, Field(pattern="^s-[0-9a-f]{24}$")]  # its id
+    fence: Annotated[int, Field(gt=0, le=FENCE_MAX)]
+    volume: Text
     root: str  # of the tenant, in the volume
-    begin: str  # of the session, below the directory of the ticket
+    begin: Annotated[str, AfterValidator(_below)]  # of the session, below the directory of the ticket
     exclusive: bool  # whether the volume belongs to one node at a time
     opens: float  # Unix time until which the session may be opened
     resources: dict[str, float]
@@ -75,32 +89,34 @@ class PlacedTicket(Ticket):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Oversight:
+class Oversight(Claims):
     """The claims of what Placement shows to a node."""
 
-    node: str
-    certificate: str
+    node: Text
+    certificate: Text
     expires: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(Claims):
     """The claims of what an operator of the cluster shows to a node, to see what goes on there."""
 
-    node: str
-    tenant: str
-    certificate: str
+    node: Text
+    tenant: Text
+    certificate: Text
     expires: float
 
 
 Shown: TypeAlias = Ticket | Oversight | View
 """What a request may show."""
+T = TypeVar("T", Ticket, Oversight, View)
 
-_TYPES: Final = {field.name: float if field.type == "float" else str for field in fields(Ticket)}
-_PLACE: Final = {field.name: str(field.type) for field in fields(SessionPlace)}
-_OVERSEES: Final = {"node": str, "certificate": str, "expires": float}
-_VIEWS: Final = {**_OVERSEES, "tenant": str}
-_VERSIONS: Final = {Ticket: _OF_NODE, PlacedTicket: _PLACED, Oversight: _OVERSIGHT, View: _VIEW}
+_VERSIONS: Final[Mapping[type[Shown], bytes]] = {
+    Ticket: b"1",
+    PlacedTicket: b"2",
+    Oversight: b"P",
+    View: b"V",
+}
 
 
 def sign(key: bytes, ticket: Shown) -> str:
@@ -123,13 +139,8 @@ def verify(key: bytes, node: str, text: bytes, now: float) -> Ticket:
     Raises:
         InvalidTicket: It is none, of another node, or not valid now.
     """
-    version, values = _claims(key, text)
-    if version not in (_OF_NODE, _PLACED):
-        raise InvalidTicket("the ticket is of another version; join again")
-    place = values.pop("place", None) if version == _PLACED else None
-    _check(values, _TYPES)
-    ticket = PlacedTicket(**values, place=_place(place)) if version == _PLACED else Ticket(**values)
-    _check_time(ticket, node, now)
+    kind = PlacedTicket if text.startswith(_VERSIONS[PlacedTicket]) else Ticket
+    ticket = _verified(kind, key, node, text, now, "of another version; join again")
     if not LEASE_SECONDS_MIN <= ticket.lease_seconds <= LEASE_SECONDS_MAX:
         raise InvalidTicket("the lease of the ticket is out of range")
     return ticket
@@ -137,28 +148,16 @@ def verify(key: bytes, node: str, text: bytes, now: float) -> Ticket:
 
 def verify_oversight(key: bytes, node: str, text: bytes, now: float) -> Oversight:
     """Return what Placement has shown, as `verify` does. Raises InvalidTicket."""
-    version, values = _claims(key, text)
-    if version != _OVERSIGHT:
-        raise InvalidTicket("the ticket is for tools, and this is for Placement alone")
-    _check(values, _OVERSEES)
-    oversight = Oversight(**values)
-    _check_time(oversight, node, now)
-    return oversight
+    return _verified(Oversight, key, node, text, now, "for tools, and this is for Placement alone")
 
 
 def verify_view(key: bytes, node: str, text: bytes, now: float) -> View:
     """Return what an operator of the cluster has shown, as `verify` does. Raises InvalidTicket."""
-    version, values = _claims(key, text)
-    if version != _VIEW:
-        raise InvalidTicket("the ticket is of no operator")
-    _check(values, _VIEWS)
-    view = View(**values)
-    _check_time(view, node, now)
-    return view
+    return _verified(View, key, node, text, now, "of no operator")
 
 
-def _claims(key: bytes, text: bytes) -> tuple[bytes, dict[str, Any]]:
-    """Return the version of a ticket, and its claims, when its signature is known to be ours."""
+def _verified(kind: type[T], key: bytes, node: str, text: bytes, now: float, otherwise: str) -> T:
+    """Return what was shown, of a kind; a ticket of another kind is as `otherwise` says."""
     signed, dot, mac = text.rpartition(b".")
     if not dot or len(text) > TICKET_BYTES_MAX:
         raise InvalidTicket("what was shown is no ticket")
@@ -166,59 +165,28 @@ def _claims(key: bytes, text: bytes) -> tuple[bytes, dict[str, Any]]:
     if not hmac.compare_digest(mac, expected):
         raise InvalidTicket("the ticket was not signed by this node")
     version, _, claims = signed.partition(b".")
+    if version != _VERSIONS[kind]:
+        raise InvalidTicket(f"the ticket is {otherwise}")
     try:
-        read: object = json.loads(base64.b64decode(claims, altchars=b"-_", validate=True))
-    except (ValueError, binascii.Error, RecursionError) as error:
+        read = base64.b64decode(claims, altchars=b"-_", validate=True)
+        ticket: T = _adapters()[kind].validate_json(read)
+    except binascii.Error as error:
         raise InvalidTicket("the ticket cannot be read") from error
-    return version, cast("dict[str, Any]", read) if isinstance(read, dict) else {}
-
-
-def _check_time(ticket: Shown, node: str, now: float) -> None:
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        if problem["type"] in OTHER_CLAIMS:
+            raise InvalidTicket("the ticket does not have the claims of one") from error
+        name = ".".join(map(str, problem["loc"]))
+        raise InvalidTicket(f"the ticket has no {name}" if name else "the ticket cannot be read") from error
     if ticket.node != node:
         raise InvalidTicket(f"the ticket is for the node {ticket.node}, and this is {node}")
-    if not now < ticket.expires <= now + TICKET_SECONDS_MAX:
-        raise InvalidTicket(
-            "the ticket has expired" if ticket.expires <= now else "the ticket is for too long"
-        )
+    if ticket.expires <= now:
+        raise InvalidTicket("the ticket has expired")
+    if ticket.expires > now + TICKET_SECONDS_MAX:
+        raise InvalidTicket("the ticket is for too long")
+    return ticket
 
 
-def _check(values: dict[str, Any], types: Mapping[str, type[float | str]]) -> None:
-    if set(values) != set(types):
-        raise InvalidTicket("the ticket does not have the claims of one")
-    for name, kind in types.items():
-        value = values[name]
-        if not (_is_number(value) if kind is float else isinstance(value, str) and value):
-            raise InvalidTicket(f"the ticket has no {name}")
-
-
-def _place(read: object) -> SessionPlace:
-    values = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
-    if set(values) != set(_PLACE):
-        raise InvalidTicket("the ticket does not have the claims of a place")
-    for name, kind in _PLACE.items():
-        if not _PLACED_TYPES[kind](values[name]):
-            raise InvalidTicket(f"the ticket has no {name}")
-    place = SessionPlace(**values)
-    if _SESSION.fullmatch(place.session) is None or not 0 < place.fence <= FENCE_MAX or not place.volume:
-        raise InvalidTicket("the ticket has no session, fence or volume")
-    if place.begin.startswith("/") or ".." in place.begin.split("/"):
-        raise InvalidTicket("the ticket begins outside of its directory")
-    return place
-
-
-def _is_amounts(value: object) -> bool:
-    amounts = cast("dict[str, object]", value) if isinstance(value, dict) else None
-    return amounts is not None and all(map(_is_number, amounts.values()))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
-
-
-_PLACED_TYPES: Final[dict[str, Callable[[object], bool]]] = {
-    "str": lambda value: isinstance(value, str),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "bool": lambda value: isinstance(value, bool),
-    "float": _is_number,
-    "dict[str, float]": _is_amounts,
-}
+@functools.cache
+def _adapters() -> Mapping[type[Shown], TypeAdapter[Any]]:
+    return {kind: TypeAdapter(kind) for kind in _VERSIONS}  # takes some ms, and most daemons listen nowhere

@@ -76,7 +76,7 @@ def test_anything_else_is_no_ticket(text: bytes) -> None:
         ({"expires": math.inf}, "has no expires"),
         ({"expires": "soon"}, "has no expires"),
         ({"expires": True}, "has no expires"),
-        ({"expires": 10**400}, "for too long"),
+        ({"expires": 10**400}, "has no expires"),
         ({"lease_seconds": 0}, "out of range"),
         ({"lease_seconds": 1e9}, "out of range"),
         ({"tenant": ""}, "has no tenant"),
