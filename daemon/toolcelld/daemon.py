@@ -19,7 +19,7 @@ from toolcelld import linux
 from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.installation import Installations
 from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.describing.relisting import Listed
+from toolcelld.catalog.directory import CatalogRules
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.watch import Watch
@@ -132,9 +132,9 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
             self._environments,
             self.kept,
             directory=self._packages,
-            tell=self._tell_preparing,
+            tell=lambda path, text: self.sessions.prepare(path, text),  # noqa: PLW0108 # these are made below
             log=logbook.write,
-            on_listed=self._relist,
+            on_listed=lambda file, listed: catalogs.relisting.take(file, listed),  # noqa: PLW0108
         )
         self.worker_history = WorkerHistory(happenings)
         pool = Pool(
@@ -163,14 +163,16 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         )
         # Tools, and the calls of them.
         catalogs = CatalogRegistry(
-            lambda: self.config,
+            CatalogRules(
+                lambda: self.config,
+                is_trusted=lambda: self.services.ruleset.is_trusted,
+                define=Definitions(pool, lambda: self.services.ruleset).changed,
+                taken_out=lambda: texts(self.services.ruleset.disabled),
+                settle=lambda catalog: self.rules.settle(catalog),  # noqa: PLW0108 # they are made below
+            ),
             lambda file: self.services.describe(file),  # noqa: PLW0108 # it is made below
             store,
-            is_trusted=lambda: self.services.ruleset.is_trusted,
-            define=Definitions(pool, lambda: self.services.ruleset).changed,
-            taken_out=lambda: texts(self.services.ruleset.disabled),
             tell=self._tell_server,
-            settle=lambda catalog: self.rules.settle(catalog),  # noqa: PLW0108 # they are made below
         )
         self.services = Services(
             tasks=tasks,
@@ -285,15 +287,9 @@ class Daemon(StateMachine[DaemonState, DaemonEvent]):
         self.rules.replace()  # permits that were decided before name no packages
         return await self.services.catalogs.refresh_all(wait_seconds=wait_seconds)
 
-    def _relist(self, file: ToolFile, listed: Listed) -> None:
-        self.services.catalogs.relist(file, listed)
-
     def _tell_server(self, file: ToolFile, text: str) -> None:
         logger.warning("The MCP server %s: %s.", file.stem, text, extra=about(tool=file.stem))
         self.services.logbook.write(LogLine(time.time(), "log", "warning", text, file.stem))
-
-    def _tell_preparing(self, path: str, text: str) -> None:
-        self.sessions.prepare(path, text)
 
     async def reload(self) -> list[Catalog]:
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""

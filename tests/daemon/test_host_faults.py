@@ -30,6 +30,7 @@ from toolcelld.catalog import directory as watched_directory
 from toolcelld.catalog import watch as watch_module
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import Description
+from toolcelld.catalog.directory import CatalogRules
 from toolcelld.catalog.discovery import packaged, scan
 from toolcelld.catalog.discovery.digest import digest_below
 from toolcelld.catalog.discovery.sources import Source, ToolFile
@@ -207,7 +208,7 @@ class Described:
 
 async def sources_of_a_catalog(_: asyncio.TaskGroup, place: Path, patch: pytest.MonkeyPatch) -> None:
     tools = Described()
-    async with CatalogRegistry(Config, tools.describe, tools) as catalogs:
+    async with CatalogRegistry(CatalogRules(Config), tools.describe, tools) as catalogs:
         patch.setattr(watched_directory, "sources_of", Faulty(lambda *_: (), times=1))
         pin = await catalogs.open(str(place), wait_seconds=SECONDS_MAX)
         assert [problem.message.split(":")[0] for problem in pin.catalog.problems] == ["cannot be read"]

@@ -16,7 +16,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from toolcelld.catalog.assembly import assemble
 from toolcelld.catalog.catalog import Catalog, ToolInfo
@@ -30,6 +30,25 @@ from toolcelld.config.load import Config
 from toolcelld.files.looks import look
 
 PUBLISH_SECONDS = 0.25  # between two generations while files are being described
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRules:
+    """What is decided about the tools of a directory, as functions that return the decisions of now.
+
+    Attributes:
+        config: The configuration.
+        is_trusted: Whether a tool is trusted: one that is not hides no other.
+        define: Changes the definitions of a new catalog.
+        taken_out: The tools that an operator has disabled by now, as `assemble` takes them.
+        settle: Takes out of a new catalog what has to be accepted first, on the loop, just before it is published.
+    """
+
+    config: Callable[[], Config]
+    is_trusted: Callable[[], Callable[[ToolInfo], bool]] = lambda: lambda _: True
+    define: Callable[[Catalog], Awaitable[Catalog]] | None = None
+    taken_out: Callable[[], Mapping[str, str]] = dict
+    settle: Callable[[Catalog], Catalog] = lambda catalog: catalog
 
 
 class Pin:
@@ -79,29 +98,21 @@ class WatchedDirectory:
     def __init__(
         self,
         directory: str,
-        config: Callable[[], Config],
-        is_trusted: Callable[[], Callable[[ToolInfo], bool]],
+        rules: CatalogRules,
         group: asyncio.TaskGroup,
         descriptions: DescriptionCache,
         next_generation: Callable[[], int],
         forget: Callable[[], object],
-        define: Callable[[Catalog], Awaitable[Catalog]] | None = None,
-        taken_out: Callable[[], Mapping[str, str]] = dict,
-        settle: Callable[[Catalog], Catalog] = lambda catalog: catalog,
     ) -> None:
         self.catalog = Catalog(directory)
         self.scanned: tuple[ToolFile, ...] = ()
         self.known = asyncio.Event()  # every file of the last scan has a description or a failure
         self.fresh = asyncio.Event()  # and failures have been described again, but for those of endless files
-        self._config = config
-        self._is_trusted = is_trusted
+        self._rules = rules
         self._group = group
         self._descriptions = descriptions
         self._next_generation = next_generation
         self._forget = forget
-        self._taken_out = taken_out
-        self._define = define  # changes the definitions of a new catalog
-        self._settle = settle  # decides on the loop what of it is offered
         self._closed = False
         self._pins: set[Pin] = set()
         self._wanted: set[str] = set()  # paths of files that calls wait for
@@ -170,9 +181,8 @@ class WatchedDirectory:
     async def _rescan(self) -> None:
         async with self._rescan_lock:
             self._queued = None  # a later request may follow an edit that this rescan does not see
-            seen = await look(
-                self.catalog.directory, _look, self._config(), self.catalog.directory, self.scanned
-            )
+            directory = self.catalog.directory
+            seen = await look(directory, _look, self._rules.config(), directory, self.scanned)
             cached = await self._descriptions.cached(
                 [file.digest for file in seen.files if file.digest not in self._known]
             )
@@ -250,18 +260,21 @@ class WatchedDirectory:
 
     async def _assemble(self, seen: Scan) -> None:
         async with self._assembling:
+            rules, config = self._rules, self._rules.config()
             catalog = await asyncio.to_thread(
-                _assembled,
+                assemble,
                 seen,
                 dict(self._known),
                 self.catalog,
-                self._is_trusted(),
-                self._config(),
-                self._taken_out(),
+                rules.is_trusted(),
+                config.is_enabled,
+                config.overrides_builtin,
+                functools.partial(denied_by, config),
+                rules.taken_out(),
             )
-            if self._define is not None:
-                catalog = await self._define(catalog)
-            self._publish(self._settle(catalog))
+            if rules.define is not None:
+                catalog = await rules.define(catalog)
+            self._publish(rules.settle(catalog))
 
     def _publish(self, catalog: Catalog) -> None:
         """Make a catalog the newest, unless it equals the current one, and notify the pins."""
@@ -290,33 +303,10 @@ def _set_if(event: asyncio.Event, condition: bool) -> None:
         event.clear()
 
 
-# The following functions run in a thread and use only their arguments.
-
-
 def _look(config: Config, directory: str, before: tuple[ToolFile, ...]) -> Scan:
-    """Scan the sources of a directory; where they cannot be told, return the files of the scan before, and why."""
+    """Scan the sources of a directory, in a thread; where they cannot be told, return the files of the scan before, and why."""
     try:
         return scan(sources_of(config, directory), directory)
     except (OSError, ValueError) as error:
         problem = Problem(directory, "", "broken", f"cannot be read: {error}\nIts tools are those of before.")
         return Scan(directory, (*before, problem))
-
-
-def _assembled(
-    seen: Scan,
-    descriptions: Mapping[str, Description],
-    previous: Catalog,
-    is_trusted: Callable[[ToolInfo], bool],
-    config: Config,
-    taken_out: Mapping[str, str],
-) -> Catalog:
-    return assemble(
-        seen,
-        descriptions,
-        previous,
-        is_trusted,
-        config.is_enabled,
-        config.overrides_builtin,
-        functools.partial(denied_by, config),
-        taken_out,
-    )

@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
 from types import TracebackType
 from typing import Self
 
 from toolcell._paths import is_below
-from toolcelld.catalog.catalog import Catalog, ToolInfo
+from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import Description
 from toolcelld.catalog.describing.descriptions import Cache, Describe, DescriptionCache
-from toolcelld.catalog.describing.relisting import Listed, Relisting
-from toolcelld.catalog.directory import Pin, WatchedDirectory
+from toolcelld.catalog.describing.relisting import Relisting
+from toolcelld.catalog.directory import CatalogRules, Pin, WatchedDirectory
 from toolcelld.catalog.discovery.sources import ToolFile
-from toolcelld.config.load import Config
 from toolcelld.files.looks import look
 
 # Files described concurrently: two processors are common, and importing also waits for the disk
@@ -39,33 +38,23 @@ class CatalogRegistry:
     """All catalogs in use. An asynchronous context manager; leaving it cancels its tasks.
 
     `describe` returns a broken description for any fault of the file; an exception from it is a bug of the daemon.
-    `is_trusted` returns the decision of now about the tools: one that is not trusted hides no other.
-    `taken_out` returns the tools that an operator has disabled by now, as `assemble` takes them.
-    `settle` returns a new catalog without what has to be accepted first, just before it is published.
     `tell` takes what the log of an MCP server has to say of a list of tools that is not taken.
     """
 
     def __init__(
         self,
-        config: Callable[[], Config],
+        rules: CatalogRules,
         describe: Describe,
         cache: Cache,
         *,
-        is_trusted: Callable[[], Callable[[ToolInfo], bool]] = lambda: lambda _: True,
-        define: Callable[[Catalog], Awaitable[Catalog]] | None = None,
-        taken_out: Callable[[], Mapping[str, str]] = dict,
         tell: Callable[[ToolFile, str], None] = lambda _, __: None,
-        settle: Callable[[Catalog], Catalog] = lambda catalog: catalog,
         describing_max: int = DESCRIBING_MAX,
     ) -> None:
-        self._config = config
-        self._is_trusted = is_trusted
-        self._define = define
-        self._taken_out = taken_out
-        self._settle = settle
+        self._rules = rules
         self._group = asyncio.TaskGroup()
         self._descriptions = DescriptionCache(self._group, describe, cache, describing_max)
-        self._relisting = Relisting(self._group, self._known, self._replace, tell)
+        self.relisting = Relisting(self._group, self._known, self._replace, tell)
+        """Takes the tools that a running MCP server has now; sessions hear of it where they differ from those that are known."""
         # Directories by resolved path; changed on the loop only, by `_watched` and by a directory that closes.
         self._directories: dict[str, WatchedDirectory] = {}
         # One counter for all directories, so that a generation number is never reused.
@@ -81,7 +70,7 @@ class CatalogRegistry:
         for watched in list(self._directories.values()):
             watched.close()
         self._descriptions.close()
-        self._relisting.close()
+        self.relisting.close()
         await self._group.__aexit__(kind, error, traceback)
 
     @property
@@ -128,22 +117,16 @@ class CatalogRegistry:
 
     async def refresh(self, directory: str, *, wait_seconds: float | None = None) -> Catalog:
         """Rescan a directory, broken files included; return its newest catalog after at most `wait_seconds`."""
-        pin = self._watched(await look(directory, resolved, directory)).pin()
-        try:
+        with closing(self._watched(await look(directory, resolved, directory)).pin()) as pin:
             return await self._refreshed(pin, wait_seconds)
-        finally:
-            pin.close()
 
     async def read(self, directory: str) -> None:
         """Rescan a directory, and return when its catalog is published; what is new is being described then.
 
         Raises `DirectoryError`.
         """
-        pin = self._watched(await look(directory, resolved, directory)).pin()
-        try:
+        with closing(self._watched(await look(directory, resolved, directory)).pin()) as pin:
             await pin.watched.read()
-        finally:
-            pin.close()
 
     async def with_tool(self, name: str, digests: Sequence[str]) -> frozenset[str]:
         """Return those of some digests whose files were described to have a tool, in whichever directory they lie."""
@@ -155,10 +138,6 @@ class CatalogRegistry:
     def keep(self, file: ToolFile, description: Description) -> None:
         """Keep the description of a file that no directory has yet, so that it is not described again when one has."""
         self._descriptions.replace(file, description)
-
-    def relist(self, file: ToolFile, listed: Listed) -> None:
-        """Take the tools that a running MCP server has now; sessions hear of it where they differ from those that are known."""
-        self._relisting.take(file, listed)
 
     async def _known(self, file: ToolFile) -> Description | None:
         for watched in list(self._directories.values()):
@@ -187,45 +166,32 @@ class CatalogRegistry:
         """
         await self._descriptions.settle(wait_seconds)
         self._descriptions.forget_failures()
-        pins = [
-            watched.pin() for place, watched in list(self._directories.items()) if is_below(place, directory)
-        ]
-        try:
-            await asyncio.gather(*(self._refreshed(pin, wait_seconds) for pin in pins))
-        finally:
-            for pin in pins:
-                pin.close()
+        await self.refresh_all(within=directory, wait_seconds=wait_seconds)
 
-    async def refresh_all(self, *, wait_seconds: float | None = None) -> list[Catalog]:
-        """Rescan every directory in use; return their newest catalogs."""
-        pins = [watched.pin() for watched in list(self._directories.values())]
-        try:
-            return await asyncio.gather(*(self._refreshed(pin, wait_seconds) for pin in pins))
-        finally:
-            for pin in pins:
-                pin.close()
+    async def refresh_all(self, *, within: str = "/", wait_seconds: float | None = None) -> list[Catalog]:
+        """Rescan every directory in use that is another one or lies in it; return their newest catalogs."""
+        with ExitStack() as pins:
+            watched = [each for place, each in self._directories.items() if is_below(place, within)]
+            pinned = [pins.enter_context(closing(each.pin())) for each in watched]
+            return await asyncio.gather(*(self._refreshed(pin, wait_seconds) for pin in pinned))
 
     async def _refreshed(self, pin: Pin, wait_seconds: float | None) -> Catalog:
         await pin.watched.rescan(pin.watched.fresh, self._or_configured(wait_seconds))
         return pin.latest
 
     def _or_configured(self, wait_seconds: float | None) -> float:
-        return self._config().daemon.open_wait_seconds if wait_seconds is None else wait_seconds
+        return self._rules.config().daemon.open_wait_seconds if wait_seconds is None else wait_seconds
 
     def _watched(self, directory: str) -> WatchedDirectory:
         watched = self._directories.get(directory)
         if watched is None:
             watched = self._directories[directory] = WatchedDirectory(
                 directory,
-                self._config,
-                self._is_trusted,
+                self._rules,
                 self._group,
                 self._descriptions,
                 lambda: next(self._generations),
                 lambda: self._directories.pop(directory, None),
-                self._define,
-                self._taken_out,
-                self._settle,
             )
         return watched
 

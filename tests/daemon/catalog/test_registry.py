@@ -18,6 +18,7 @@ from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import BrokenFile, Described, Description
 from toolcelld.catalog.describing.descriptions import DescriptionCache
 from toolcelld.catalog.describing.turns import SLOW_MAX, SLOW_SECONDS
+from toolcelld.catalog.directory import CatalogRules
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.registry import CatalogRegistry, DirectoryError
@@ -99,7 +100,7 @@ def write(project: Path, **files: str) -> str:
 
 
 def live(shop: Shop, config: Config | None = None) -> CatalogRegistry:
-    return CatalogRegistry(lambda: config or Config(), shop.describe, shop, describing_max=2)
+    return CatalogRegistry(CatalogRules(lambda: config or Config()), shop.describe, shop, describing_max=2)
 
 
 async def changed(pin_latest: asyncio.Queue[Catalog]) -> Catalog:
@@ -353,7 +354,7 @@ async def test_what_comes_while_a_catalog_is_put_together_is_in_the_next_one(
     shop: Shop, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
-    put_together = vars(shelf)["_assembled"]
+    put_together = vars(shelf)["assemble"]
     shop.closed.add("words")
 
     async def the_last_one_comes() -> None:
@@ -369,7 +370,7 @@ async def test_what_comes_while_a_catalog_is_put_together_is_in_the_next_one(
         catalog: Catalog = put_together(seen, descriptions, previous, *rest)
         return catalog
 
-    monkeypatch.setattr(shelf, "_assembled", meanwhile)
+    monkeypatch.setattr(shelf, "assemble", meanwhile)
     monkeypatch.setattr(shelf, "PUBLISH_SECONDS", 0.0)
     async with live(shop) as catalogs:
         pin = await catalogs.open(write(project, lint="1", words="2"), wait_seconds=LONG)
