@@ -10,6 +10,7 @@ from toolcell_proto.v1 import placement_pb2 as pb
 from toolcell_proto.v1 import placement_pb2_grpc as rpc
 from toolcelld.daemon import Daemon
 from toolcelld.policy.decisions.disabled import REASON_LETTERS_MAX
+from toolcelld.rpc.messages.encoding import copied
 
 ELECTS_LETTERS_MAX: Final = 64
 TRUST_LETTERS_MAX: Final = 64
@@ -57,16 +58,8 @@ class NodeService(rpc.NodeServicer):
             known = told.get(lease.session)
             if known is not None and (known.fence, known.left_seconds) >= (lease.fence, left_seconds):
                 continue
-            told[lease.session] = pb.HeldLease(
-                session_id=lease.session,
-                tenant=lease.tenant,
-                certificate=lease.certificate,
-                volume=lease.volume,
-                root=lease.root,
-                begin=lease.begin,
-                fence=lease.fence,
-                resources=lease.resources,
-                left_seconds=left_seconds,
+            told[lease.session] = copied(
+                pb.HeldLease, lease, session_id=lease.session, left_seconds=left_seconds
             )
         return iter(told.values())
 

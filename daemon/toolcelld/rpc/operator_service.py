@@ -32,6 +32,7 @@ from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, pin_of
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import (
     call_info,
+    copied,
     encode_problem,
     encode_session,
     timestamp,
@@ -158,22 +159,13 @@ class Operator(Steering):
         with book.feed.follow() as later:  # from now on, so that no line is missed in between
             lines = book.last(min(count, LINES_MAX), wanted, since)
             for start in range(0, len(lines), LINES_PER_MESSAGE):
-                yield pb.TailLogsResponse(
-                    lines=[_line(line) for line in lines[start : start + LINES_PER_MESSAGE]]
-                )
+                yield pb.TailLogsResponse(lines=map(_line, lines[start : start + LINES_PER_MESSAGE]))
             if not request.follow:
                 return
             async for line, lost in later:
                 if lost:
-                    yield pb.TailLogsResponse(
-                        lines=[
-                            _line(
-                                LogLine(
-                                    line.time, "daemon", "warning", f"{lost} lines were lost: read too slowly"
-                                )
-                            )
-                        ]
-                    )
+                    gap = LogLine(line.time, "daemon", "warning", f"{lost} lines were lost: read too slowly")
+                    yield pb.TailLogsResponse(lines=[_line(gap)])
                 if line.about(wanted):
                     yield pb.TailLogsResponse(lines=[_line(line)])
 
@@ -369,15 +361,7 @@ class Operator(Steering):
 
 
 def _line(line: LogLine) -> pb.LogLine:
-    return pb.LogLine(
-        time=timestamp(line.time),
-        tool=line.tool,
-        call_id=line.call_id,
-        worker_id=line.worker_id,
-        source=line.source,
-        level=line.level,
-        text=line.text,
-    )
+    return copied(pb.LogLine, line, time=timestamp(line.time))
 
 
 def _of_broken_file(pin: Pin, name: str) -> ToolInfo | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from toolcell_proto.v1 import operator_pb2
@@ -30,6 +31,8 @@ PART_BYTES: Final = 48 * 1024
 OFFER_BYTES: Final = 4
 """Around each offer in a message."""
 
+M = TypeVar("M", bound=Message)
+
 _KINDS: Final = {
     value.name.removeprefix("OUTCOME_KIND_").lower(): value.number
     for value in pb.OutcomeKind.DESCRIPTOR.values
@@ -48,6 +51,12 @@ def timestamp(seconds: float) -> Timestamp:
 def _split(seconds: float) -> tuple[int, int]:
     whole = math.floor(seconds)
     return whole, int((seconds - whole) * 1e9)
+
+
+def copied(kind: type[M], value: object, **others: Any) -> M:
+    """Return a message with what a value has under the names of its fields; other fields have to be given."""
+    names = [field.name for field in kind.DESCRIPTOR.fields if field.name not in others]
+    return kind(**{name: getattr(value, name) for name in names if hasattr(value, name)}, **others)
 
 
 def encode_event(event: events.Event, wire: pb.Event) -> None:
@@ -157,16 +166,8 @@ def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
 
 def encode_output(output: KeptOutput) -> pb.Output:
     """What is kept of an output that was cut."""
-    return pb.Output(
-        output_id=output.handle,
-        total_bytes=output.total_bytes,
-        kept_bytes=output.kept_bytes,
-        total_lines=output.total_lines,
-        complete=output.complete,
-        expires=timestamp(output.expires) if output.expires is not None else None,
-        source=output.origin.source,
-        reason=output.reason,
-    )
+    expires = timestamp(output.expires) if output.expires is not None else None
+    return copied(pb.Output, output, output_id=output.handle, expires=expires, source=output.origin.source)
 
 
 def catalog_part(catalog: Catalog, start: int, end: int, *, last: bool) -> pb.CatalogPart:
@@ -183,22 +184,7 @@ def catalog_part(catalog: Catalog, start: int, end: int, *, last: bool) -> pb.Ca
 
 def encode_tool(tool: ToolInfo) -> pb.Tool:
     """A tool as clients see it."""
-    return pb.Tool(
-        name=tool.name,
-        description=tool.description,
-        input_schema=tool.input_schema,
-        scope=tool.scope,
-        path=tool.path,
-        read_only=tool.read_only,
-        destructive=tool.destructive,
-        idempotent=tool.idempotent,
-        network=tool.network,
-        plugin=tool.plugin,
-        overrides_builtin=tool.overrides_builtin,
-        title=tool.title,
-        ends_turn=tool.ends_turn,
-        output_schema=tool.output_schema,
-    )
+    return copied(pb.Tool, tool)
 
 
 def encode_offers(catalog: Catalog) -> Iterator[pb.ListOffersResponse]:
@@ -206,22 +192,13 @@ def encode_offers(catalog: Catalog) -> Iterator[pb.ListOffersResponse]:
     part, size = pb.ListOffersResponse(), 0
     for door in catalog.doors.values():
         for offer in door.offers or ():
-            encoded = pb.Offer(
-                kind=offer.kind,
+            encoded = copied(
+                pb.Offer,
+                offer,
                 tool=door.name,
                 path=door.path,
-                key=offer.key,
-                name=offer.name,
-                title=offer.title,
-                description=offer.description,
-                mime_type=offer.mime_type,
                 size_bytes=offer.size,
-                arguments=[
-                    pb.OfferArgument(
-                        name=argument.name, description=argument.description, required=argument.required
-                    )
-                    for argument in offer.arguments
-                ],
+                arguments=[copied(pb.OfferArgument, argument) for argument in offer.arguments],
             )
             size += encoded.ByteSize() + OFFER_BYTES
             if size > PART_BYTES and part.offers:
@@ -233,13 +210,7 @@ def encode_offers(catalog: Catalog) -> Iterator[pb.ListOffersResponse]:
 
 def encode_problem(problem: Problem) -> pb.Problem:
     """What cannot be used, and why."""
-    return pb.Problem(
-        path=problem.path,
-        tool=problem.tool,
-        reason=problem.reason,
-        message=problem.message,
-        line=problem.line,
-    )
+    return copied(pb.Problem, problem)
 
 
 def _problems(problems: Sequence[Problem]) -> list[pb.Problem]:
@@ -297,25 +268,15 @@ def encode_worker(
 
 
 def call_info(call: CallSummary) -> pb.CallInfo:
-    info = pb.CallInfo(
-        call_id=call.call_id,
-        session_id=call.session_id,
-        tool=call.tool,
-        state=call.state,
+    info = copied(
+        pb.CallInfo,
+        call,
         accepted=timestamp(call.accepted_at),
-        worker_id=call.worker_id,
-        agent=call.agent,
-        agent_name=call.agent_name,
-        directory=call.directory,
-        agent_session_id=call.agent_session_id,
-        message_id=call.message_id,
         refusal_reason=call.refusal[0],
         refusal=call.refusal[1],
         path=call.path.encode(errors="backslashreplace").decode(),
-        digest=call.digest,
         ended=timestamp(call.story[-1][0]) if call.state == "ended" else None,
-        node=call.node,
-        fence=call.fence,
+        outcome=None,
     )
     if call.outcome is not None:
         _fill_outcome(info.outcome, call.outcome)

@@ -14,7 +14,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Final
 
 from toolcell import Aborted
@@ -243,15 +243,7 @@ def description_of(exported: Exports, helpers: list[str]) -> bytes:
                 }
                 for tool in exported.tools
             ],
-            "problems": [
-                {
-                    "tool": problem.tool,
-                    "message": problem.message,
-                    "line": problem.line,
-                    "remark": problem.remark,
-                }
-                for problem in exported.problems
-            ],
+            "problems": [asdict(problem) for problem in exported.problems],
             "helpers": helpers,
             "on_session": exported.on_session is not None,
             "absence": exported.absence,
