@@ -225,30 +225,18 @@ def call_of(row: Row) -> RecordedCall:
         facts=facts,
         notes=tuple(more.get("notes", ())),
     )
-    call = CallSummary(
-        known["call_id"],
-        known["session_id"],
-        known["tool"],
-        known["path"],
-        known["digest"],
-        "ended",
-        known["worker_id"],
-        known["agent"],
-        known["agent_name"],
-        known["directory"],
-        known["agent_session_id"],
-        known["message_id"],
-        known["accepted"],
-        None if refused else outcome,
-        tuple((when, text) for when, text in more.get("story", ())),
-        (known["cause"], known["message"]) if refused else ("", ""),
-        b"",
-        known["arguments_bytes"],
-        b"",
-        known["result_bytes"],
-        *more.get("place", ("", 0)),
-    )
-    return RecordedCall(call, known["arguments"] or "", known["result"] or "")
+    shown = known["arguments"] or "", known["result"] or ""
+    known["node"], known["fence"] = more.get("place", ("", 0))
+    known |= {
+        "state": "ended",
+        "accepted_at": known["accepted"],
+        "outcome": None if refused else outcome,
+        "story": tuple((when, text) for when, text in more.get("story", ())),
+        "refusal": (known["cause"], known["message"]) if refused else ("", ""),
+        "arguments": b"",
+        "result": b"",
+    }
+    return RecordedCall(CallSummary(*map(known.__getitem__, CallSummary._fields)), *shown)
 
 
 def _output_of(values: Sequence[Any], origin: OutputOrigin) -> KeptOutput:
