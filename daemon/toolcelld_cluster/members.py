@@ -1,4 +1,4 @@
-"""Nodes that come and go: each has a watch, and is in the book until no lease can be in use there."""
+"""What engines have in common: nodes that come and go. Each has a watch, and is in the book until no lease can be in use there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from toolcelld.sessions.lease import clock
-from toolcelld_cluster.book import Book
+from toolcelld_cluster.book import Book, Lease
 from toolcelld_cluster.inventory import Node
 from toolcelld_cluster.keys import Keys
 from toolcelld_cluster.watch import NodeWatch
@@ -24,12 +24,13 @@ class Members:
     """
 
     def __init__(self, book: Book, keys: Keys) -> None:
+        self.inventory = book.inventory
         self.watches: dict[str, NodeWatch] = {}
         self._book = book
         self._keys = keys
         self._watching: dict[str, asyncio.Task[None]] = {}
 
-    def joined(self) -> Mapping[str, NodeWatch]:
+    def nodes(self) -> Mapping[str, NodeWatch]:
         """Return the nodes that have joined."""
         return {name: watch for name, watch in self.watches.items() if name in self._book.inventory}
 
@@ -75,6 +76,10 @@ class Members:
             watching.cancel()
             if name in self.watches:
                 self.watches[name].state = "lost"
+
+    async def reserve(self, lease: Lease) -> str:
+        """Return that a lease is kept: what a node has is for sessions alone, and the inventory counts it."""
+        return ""
 
     async def look(self, node: str) -> bool:
         """Return whether a node reports now."""

@@ -29,7 +29,6 @@ from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, driv
 from toolcelld_cluster.ray.engine import RayEngine
 from toolcelld_cluster.service import Placement
 from toolcelld_cluster.static import Static
-from toolcelld_cluster.watch import NodeWatch
 
 logger = logging.getLogger(__name__)
 
@@ -99,10 +98,7 @@ def _engine(configuration: Configuration, book: Book, found: Keys) -> Engine:
         from toolcelld_cluster.kubernetes.engine import KubernetesEngine
 
         return KubernetesEngine(configuration, configuration.kubernetes, book, found)
-    watches = [NodeWatch(node, found, book) for node in book.inventory]
-    for watch in watches:
-        watch.draining = configuration.nodes[watch.node.name].drain
-    return Static(book.inventory, watches)
+    return Static(book, found, {name for name, section in configuration.nodes.items() if section.drain})
 
 
 async def _check_kubernetes(section: KubernetesSection) -> None:

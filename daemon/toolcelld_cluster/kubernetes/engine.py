@@ -21,7 +21,7 @@ from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book, Lease
 from toolcelld_cluster.configuration import Configuration, FileError, KubernetesSection, PodOffer
 from toolcelld_cluster.engine import Start
-from toolcelld_cluster.inventory import Inventory, Needs, Node
+from toolcelld_cluster.inventory import Needs, Node
 from toolcelld_cluster.keys import Keys, files, remove
 from toolcelld_cluster.kubernetes.api import Api, ApiFault, ApiRefused, opened
 from toolcelld_cluster.kubernetes.mirror import OBJECTS_MAX, Mirror
@@ -81,7 +81,7 @@ class Place:
     act_at: float = 0.0  # not before
 
 
-class KubernetesEngine:
+class KubernetesEngine(Members):
     """The engine.
 
     Args:
@@ -96,12 +96,9 @@ class KubernetesEngine:
     def __init__(
         self, configuration: Configuration, section: KubernetesSection, book: Book, found: Keys
     ) -> None:
-        self.inventory: Inventory = book.inventory
+        super().__init__(book, found)
         self._configuration = configuration
         self._section = section
-        self._book = book
-        self._keys = found
-        self._members = Members(book, found)
         self._places: dict[str, Place] = {}  # by the name of the pod, and of the node
         self._digests = {name: digest(section, known) for name, known in section.pods.items()}
         self._failed: dict[Shape, tuple[float, str]] = {}  # until when no such pod is made, and why
@@ -117,10 +114,6 @@ class KubernetesEngine:
         self._lost_after = max(section.start, rules.ticket_seconds + rules.over_seconds)
         self._known_from = clock() + rules.ticket_seconds + rules.over_seconds
         self._ghosts: set[str] = set()  # nodes without a pod, of before the start
-
-    def nodes(self) -> Mapping[str, NodeWatch]:
-        """Return the pods that run, or have run."""
-        return self._members.joined()
 
     async def ready(self) -> None:
         """Wait until it is known which pods there are; print them."""
@@ -152,10 +145,6 @@ class KubernetesEngine:
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._hurry.wait()
 
-    async def reserve(self, lease: Lease) -> str:
-        """Return that it is kept: what a pod has is for its sessions alone, and the inventory counts it."""
-        return ""
-
     def release(self, lease: Lease) -> None:
         """Take note that a pod has one session less."""
         place = self._places.get(lease.node)
@@ -178,16 +167,12 @@ class KubernetesEngine:
             "no pod can be made for it: no [kubernetes.pods] has that volume, with those labels and resources"
         )
 
-    async def look(self, node: str) -> bool:
-        """Return whether a pod reports now."""
-        return await self._members.look(node)
-
     async def drain(self, node: str, reason: str, *, off: bool) -> None:
         """Place nothing there, and have its sessions move; or end that. Raises Refused."""
         (self._drained.discard if off else self._drained.add)(node)
         place = self._places.get(node)
         if not (off and place is not None and place.leaves):
-            await self._members.drain(node, reason, off=off)
+            await super().drain(node, reason, off=off)
 
     def _is_silent(self) -> str:
         """Return why the API server does not answer; empty if it does."""
@@ -196,7 +181,7 @@ class KubernetesEngine:
     # How a pod is made
 
     def _starts(self, name: str) -> bool:
-        watch = self._members.watches.get(name)
+        watch = self.watches.get(name)
         return watch is None or watch.seen_at == 0.0
 
     def _can_be_placed(self, offer: PodOffer) -> bool:
@@ -270,7 +255,7 @@ class KubernetesEngine:
             elif place.pod is not None:
                 self._lose(name, place, tasks)
             elif place.acting is None and now - place.seen_at > UNKNOWN_SECONDS and not self._is_silent():
-                place.acting = tasks.create_task(self._unmake(name, place))
+                place.acting = tasks.create_task(self._delete(name, place, ""))
         for name in list(self._ghosts):
             if now >= self._known_from and self._book.part(name):
                 self._ghosts.discard(name)
@@ -295,10 +280,10 @@ class KubernetesEngine:
     def _see(self, now: float, name: str, place: Place, pod: Pod, tasks: asyncio.TaskGroup) -> None:
         """Decide for a pod that is there."""
         node = self._nodes.get(pod.node)
-        watch = self._members.watches.get(name)
+        watch = self.watches.get(name)
         if pod.address and (pod.phase == "Running" or name in self.inventory):
-            watch = watch or self._members.add(name)
-            self._members.join(self._offered(name, pod, node), tasks)
+            watch = watch or self.add(name)
+            self.join(self._offered(name, pod, node), tasks)
             if self.inventory.sessions(name):
                 place.used_at = now
         over = "" if pod.deleting else self._why_over(now, place, pod, watch)
@@ -315,7 +300,7 @@ class KubernetesEngine:
                 self._fail(place, over)
             logger.info("The pod %s is deleted: %s", name, printable(over, lines=False))
             place.act_at = now + RETRY_SECONDS
-            place.acting = tasks.create_task(self._delete(name, place, pod))
+            place.acting = tasks.create_task(self._delete(name, place, pod.uid))
 
     def _offered(self, name: str, pod: Pod, node: KubernetesNode | None) -> Node:
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
@@ -356,18 +341,10 @@ class KubernetesEngine:
     def _lose(self, name: str, place: Place, tasks: asyncio.TaskGroup) -> None:
         """Take note that a pod is gone."""
         place.leaves = "the pod is gone"
-        if name in self._members.watches and not self._members.lose(name, place.leaves):
+        if name in self.watches and not self.lose(name, place.leaves):
             return
         if place.acting is None:
             place.acting = tasks.create_task(self._forget(name))
-
-    async def _unmake(self, name: str, place: Place) -> None:
-        """Delete a pod of which it is not known whether it was made, and which the API server does not tell of."""
-        try:
-            if await self._try_delete(name, ""):
-                await self._forget(name)
-        finally:
-            place.acting = None
 
     async def _forget(self, name: str) -> None:
         """Forget a pod that is gone, and its keys."""
@@ -375,9 +352,11 @@ class KubernetesEngine:
         self._places.pop(name, None)
         self._drained.discard(name)
 
-    async def _delete(self, name: str, place: Place, pod: Pod) -> None:
+    async def _delete(self, name: str, place: Place, uid: str) -> None:
+        """Delete a pod; one without an id, of which it is not known whether it was made, is forgotten, as nothing tells of its end."""
         try:
-            await self._try_delete(name, pod.uid)
+            if await self._try_delete(name, uid) and not uid:
+                await self._forget(name)
         finally:
             place.acting = None
 

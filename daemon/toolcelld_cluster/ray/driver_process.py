@@ -116,7 +116,13 @@ async def driver(section: RaySection) -> AsyncGenerator[DriverProcess]:
                 await made.hello(section)
         except TimeoutError:
             raise DriverLost(f"it does not answer within {CONNECT_SECONDS:g} s") from None
-        yield made
+        listening = asyncio.ensure_future(made.listen())  # awaited below, also when this is cancelled
+        try:
+            yield made
+        finally:
+            listening.cancel()
+            with suppress(asyncio.CancelledError, DriverLost):
+                await listening
     finally:
         with suppress(ProcessLookupError):
             process.kill()  # it keeps nothing; groups and actors are detached
@@ -126,14 +132,9 @@ async def driver(section: RaySection) -> AsyncGenerator[DriverProcess]:
 async def down(section: RaySection) -> list[str]:
     """End the daemons of all nodes; return these nodes. Raises DriverRefused and DriverLost."""
     async with driver(section) as found:
-        listening = asyncio.ensure_future(found.listen())
         try:
             async with asyncio.timeout(section.drain + DOWN_SECONDS):
                 nodes: list[str] = await found.ask("down")
-            return nodes
         except TimeoutError:
             raise DriverLost("it does not say that they have ended") from None
-        finally:
-            listening.cancel()
-            with suppress(asyncio.CancelledError, DriverLost):
-                await listening
+        return nodes

@@ -22,7 +22,7 @@ from toolcell._printable import printable
 from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Book, Lease
 from toolcelld_cluster.configuration import NODE_NAME, Configuration, FileError, RaySection
 from toolcelld_cluster.engine import Start
-from toolcelld_cluster.inventory import Inventory, Needs, Node
+from toolcelld_cluster.inventory import Needs, Node
 from toolcelld_cluster.keys import Keys, files
 from toolcelld_cluster.members import Members
 from toolcelld_cluster.ray.driver_process import DriverLost, DriverProcess, DriverRefused, driver
@@ -71,7 +71,7 @@ class Member:
         return needs.volume in node.volumes and labels
 
 
-class RayEngine:
+class RayEngine(Members):
     """The engine.
 
     Args:
@@ -84,12 +84,9 @@ class RayEngine:
     name = "ray"
 
     def __init__(self, configuration: Configuration, section: RaySection, book: Book, found: Keys) -> None:
-        self.inventory: Inventory = book.inventory
+        super().__init__(book, found)
         self._configuration = configuration
         self._section = section
-        self._book = book
-        self._keys = found
-        self._nodes = Members(book, found)
         self._members: dict[str, Member] = {}  # by name
         self._driver: DriverProcess | None = None
         self._answered_at = -SILENT_SECONDS
@@ -101,10 +98,6 @@ class RayEngine:
         self._wants = Wants()
         rules = book.rules
         self._known_from = time.monotonic() + rules.ticket_seconds + rules.over_seconds
-
-    def nodes(self) -> Mapping[str, NodeWatch]:
-        """Return the nodes that have had a daemon."""
-        return self._nodes.joined()
 
     @property
     def answers(self) -> bool:
@@ -179,33 +172,19 @@ class RayEngine:
             return Start(f"a daemon is being started on {fit[0].watch.node.name}", begun=True)
         return Start()
 
-    async def look(self, node: str) -> bool:
-        """Return whether a node reports now."""
-        return await self._nodes.look(node)
-
-    async def drain(self, node: str, reason: str, *, off: bool) -> None:
-        """Place nothing there, and have its sessions move; or end that. Raises Refused."""
-        await self._nodes.drain(node, reason, off=off)
-
     # How the nodes are followed
 
     async def _follow(self, found: DriverProcess, tasks: asyncio.TaskGroup) -> None:
-        listening = asyncio.ensure_future(found.listen())  # awaited below, also when this is cancelled
-        try:
-            while True:
-                self._hurry.clear()
-                try:
-                    async with asyncio.timeout(STUCK_SECONDS):
-                        await self._look(found, tasks)
-                except TimeoutError:
-                    raise DriverLost(f"it has not answered for {STUCK_SECONDS:g} s") from None
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
-                        await self._hurry.wait()
-        finally:
-            listening.cancel()
-            with suppress(asyncio.CancelledError, DriverLost):
-                await listening
+        while True:
+            self._hurry.clear()
+            try:
+                async with asyncio.timeout(STUCK_SECONDS):
+                    await self._look(found, tasks)
+            except TimeoutError:
+                raise DriverLost(f"it has not answered for {STUCK_SECONDS:g} s") from None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._hurry.wait()
 
     async def _look(self, found: DriverProcess, tasks: asyncio.TaskGroup) -> None:
         """Take over what there is now, and have Ray keep what is needed."""
@@ -251,7 +230,7 @@ class RayEngine:
             member = self._members.get(name)
             if member is None or member.id != node["id"]:
                 self._part(name)
-                member = self._members[name] = Member(node["id"], self._nodes.add(name, self._address(node)))
+                member = self._members[name] = Member(node["id"], self.add(name, self._address(node)))
             if name in self.inventory:
                 self.inventory.set_others(name, self._others(name, node))
             self._rest(now, name, member, tasks)
@@ -282,7 +261,7 @@ class RayEngine:
         elif member.starting is None and now >= member.used_at + idle_seconds and self._book.part(name):
             logger.info("%s has had no session for %.0f s, and its daemon is ended", name, idle_seconds)
             member.resting = True
-            self._nodes.rest(name)
+            self.rest(name)
             member.starting = tasks.create_task(self._stop(member))
 
     async def _stop(self, member: Member) -> None:
@@ -351,7 +330,7 @@ class RayEngine:
             member.fault = ""
             member.look_at = time.monotonic() + RETRY_SECONDS + REFRESH_SECONDS
             if self._members.get(name) is member:
-                self._nodes.join(self._offered(name, node, member, volumes), tasks)
+                self.join(self._offered(name, node, member, volumes), tasks)
         finally:
             member.starting = None
             self._hurry.set()
@@ -373,12 +352,12 @@ class RayEngine:
 
     def _lose(self, name: str) -> None:
         """Take note that Ray does not have a node any more."""
-        if self._nodes.lose(name, "Ray has lost the node"):
+        if self.lose(name, "Ray has lost the node"):
             self._part(name)
             del self._members[name]
 
     def _part(self, name: str) -> None:
-        self._nodes.remove(name)
+        self.remove(name)
         member = self._members.get(name)
         if member is not None and member.starting is not None:
             member.starting.cancel()
