@@ -10,7 +10,6 @@ anything is read, and no database takes its place before all were checked. What 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,7 +19,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import IO, Any, Final, cast
 
 import toolcelld
@@ -111,7 +110,7 @@ def restore(path: str, state: str, *, force: bool) -> dict[str, Any]:
         names = _unpacked(path, place)
         there = [name for name in SCHEMAS if os.path.lexists(f"{state}/{name}")]
         for name in SCHEMAS:
-            locks.enter_context(_locked(f"{state}/{name}"))
+            locks.enter_context(database.locked(f"{state}/{name}"))
         for name in there:
             _check_unused(f"{state}/{name}")
         if there and not force:
@@ -125,17 +124,6 @@ def restore(path: str, state: str, *, force: bool) -> dict[str, Any]:
         for name in names:
             os.replace(f"{place}/{name}", f"{state}/{name}")
     return {"state": state, "databases": names, "replaced": there}
-
-
-@contextlib.contextmanager
-def _locked(path: str) -> Generator[None]:
-    """Hold the lock under which daemons open a database."""
-    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 def _check_unused(path: str) -> None:

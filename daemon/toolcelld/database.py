@@ -13,6 +13,7 @@ import logging
 import os
 import sqlite3
 import urllib.parse
+from collections.abc import Generator
 from typing import Final, TypeAlias
 
 logger = logging.getLogger(__name__)
@@ -44,14 +45,21 @@ def open_file(path: str, schema: Schema, *, check: bool = True) -> sqlite3.Conne
         schema: What it is migrated to.
         check: Whether all of it is read for damage, by default; without, damage is met when its pages are.
     """
-    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two daemons that start together would rename each other's new file
+    with locked(path):
         try:
             return _connect(path, schema, check=check)
         except DamagedError as error:
             set_aside(path, error)
             return _connect(path, schema, check=check)
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Generator[None]:
+    """Hold the lock under which a database is opened: two daemons that start together would rename each other's new file."""
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(lock)
 

@@ -10,6 +10,7 @@ import struct
 from types import TracebackType
 from typing import Final
 
+from toolcelld.files.paths import held
 from toolcelld_cluster.configuration import FileError
 
 FILE: Final = "placement.lock"
@@ -42,15 +43,12 @@ class Lock:
 
 def holder(state: str) -> int:
     """Return the process that has the lock; 0 for none."""
+    asked = _ALL.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        file = os.open(os.path.join(state, FILE), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with held(os.open(os.path.join(state, FILE), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)) as file:
+            kind, _, _, _, process = _ALL.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
     except FileNotFoundError:
         return 0
-    try:
-        asked = _ALL.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, process = _ALL.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
-    finally:
-        os.close(file)
     return 0 if kind == fcntl.F_UNLCK else process
 
 
@@ -63,12 +61,10 @@ def end(state: str) -> bool:
         known = os.pidfd_open(process)
     except ProcessLookupError:
         return False
-    try:
+    with held(known):
         if holder(state) != process:  # it has ended meanwhile, and the number is that of another one
             return False
         signal.pidfd_send_signal(known, signal.SIGTERM)
         if not select.select([known], [], [], STOP_SECONDS)[0]:
             raise FileError(f"Placement, process {process}, does not end within {STOP_SECONDS:.0f} s")
-    finally:
-        os.close(known)
     return True

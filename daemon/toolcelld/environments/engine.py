@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from toolcelld.environments.programs import programs_of, project_directories
+from toolcelld.files.paths import held
 
 EngineName: TypeAlias = Literal["bun", "node"]
 ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
@@ -87,17 +88,11 @@ def _is_engine(name: EngineName, program: str) -> bool:
     if not os.path.basename(program).startswith(name):
         return False  # the launcher of a version manager, which looks at the name that it was called by
     try:
-        descriptor = os.open(program, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with held(os.open(program, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)) as descriptor:
+            is_one = stat.S_ISREG(os.fstat(descriptor).st_mode) and os.read(descriptor, len(MAGIC)) == MAGIC
     except OSError:
         return False
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode) or os.read(descriptor, len(MAGIC)) != MAGIC:
-            return False
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return os.access(program, os.X_OK)
+    return is_one and os.access(program, os.X_OK)
 
 
 FITS: Final = {name: functools.partial(_is_engine, name) for name in ENGINES}

@@ -11,7 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from toolcell._paths import is_below
@@ -35,6 +36,15 @@ class Place(NamedTuple):
     def is_at(self, status: os.stat_result) -> bool:
         """Return whether a status is of the same file, directory or link; True for every status with inode 0."""
         return not self.inode or (status.st_ino == self.inode and status.st_dev == self.device)
+
+
+@contextmanager
+def held(descriptor: int) -> Generator[int]:
+    """Hold a descriptor for the block; it is closed after it."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class Exchanged(OSError):

@@ -11,6 +11,8 @@ import stat
 from collections.abc import Callable
 from typing import Final
 
+from toolcelld.files.paths import held
+
 # O_NONBLOCK: a FIFO may have replaced the file since its type was looked at.
 FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
@@ -37,16 +39,13 @@ def read_regular(path: str, bytes_max: int, *, opened: Callable[[str, int], int]
         TooLargeError: It has more than `bytes_max` bytes.
     """
     _check(os.stat(path).st_mode)
-    descriptor = opened(path, FLAGS)
-    try:
+    with held(opened(path, FLAGS)) as descriptor:
         status = os.fstat(descriptor)
         _check(status.st_mode)
         # The size is only a hint: files in /proc have none, and others grow while they are read.
         content = os.read(descriptor, min(status.st_size, bytes_max) + 1)
         while len(content) <= bytes_max and (more := os.read(descriptor, bytes_max + 1 - len(content))):
             content += more
-    finally:
-        os.close(descriptor)
     if len(content) > bytes_max:
         raise TooLargeError(path)
     return content

@@ -16,6 +16,8 @@ import re
 import secrets
 import stat
 
+from toolcelld.files.paths import held
+
 logger = logging.getLogger(__name__)
 
 HANDLE = re.compile(r"o-[0-9a-v]{26}", re.ASCII)
@@ -144,13 +146,10 @@ class Orphans:
 def make_private(directory: str) -> None:
     """Make a directory that only our user can access. Raises `OSError` where something else is in its place."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with held(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", directory)
         os.fchmod(descriptor, 0o700)
-    finally:
-        os.close(descriptor)
 
 
 def list_handles(directory: str) -> set[str]:

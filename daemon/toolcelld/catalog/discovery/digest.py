@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Final
 
 from toolcell._version import VERSION
-from toolcelld.files.paths import open_plain
+from toolcelld.files.paths import held, open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 ENTRIES_MAX = 20_000  # below one directory: about 0.3 s for the stats alone
@@ -94,15 +94,11 @@ def listed(directory: str, entries_max: int, *, plain: bool = False) -> list[os.
     if not plain:
         with os.scandir(directory) as entries:
             return sorted(islice(entries, entries_max), key=lambda entry: entry.name)
-    opened = open_plain(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with os.scandir(opened) as entries:
-            found = sorted(islice(entries, entries_max), key=lambda entry: entry.name)
-            for entry in found:
-                entry.is_symlink()  # ask now: on some file systems it needs the descriptor
-            return found
-    finally:
-        os.close(opened)
+    with held(open_plain(directory, os.O_RDONLY | os.O_DIRECTORY)) as opened, os.scandir(opened) as entries:
+        found = sorted(islice(entries, entries_max), key=lambda entry: entry.name)
+        for entry in found:
+            entry.is_symlink()  # ask now: on some file systems it needs the descriptor
+        return found
 
 
 class _Walk:
