@@ -39,6 +39,7 @@ SYS_LANDLOCK_RESTRICT_SELF: Final = 446
 LANDLOCK_CREATE_RULESET_VERSION: Final = 1
 LANDLOCK_RULE_PATH_BENEATH: Final = 1
 LANDLOCK_RULE_NET_PORT: Final = 2
+RULESET: Final = struct.Struct("=QQQ")  # handled_access_fs, handled_access_net, scoped
 NET_PORT: Final = struct.Struct("=QQ")  # allowed_access, port
 PATH_BENEATH: Final = struct.Struct("=Qi")  # allowed_access, parent_fd; packed
 LANDLOCK_REFER: Final = 1 << 13  # link and rename between directories
@@ -73,7 +74,9 @@ SYS_IOPRIO: Final = {"x86_64": (251, 252), "aarch64": (30, 31)}
 """To set it and to get it."""
 IOPRIO_WHO_PROCESS: Final = 1
 
+CAPABILITIES: Final = struct.Struct("=Ii")  # version, pid
 CAPABILITY_VERSION_3: Final = 0x20080522
+CAPABILITY_BYTES: Final = 24  # twice the effective, permitted and inheritable ones
 
 NICE_AHEAD: Final = -10
 """Ten times the share of a program that has the usual priority."""
@@ -201,18 +204,6 @@ def no_new_privileges() -> None:
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
-class _CapabilityHeader(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
-
-
-class _CapabilityData(ctypes.Structure):
-    _fields_ = [
-        ("effective", ctypes.c_uint32),
-        ("permitted", ctypes.c_uint32),
-        ("inheritable", ctypes.c_uint32),
-    ]
-
-
 def drop_bounding_set() -> None:
     """Empty the capability bounding set of this process and its descendants."""
     if os.geteuid() != 0:
@@ -229,17 +220,7 @@ def drop_bounding_set() -> None:
 def drop_capabilities() -> None:
     """Empty all capability sets of this process, irrevocably."""
     _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
-    header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
-    nothing = (_CapabilityData * 2)()
-    _checked(_libc.capset(ctypes.byref(header), ctypes.byref(nothing)), "capset")
-
-
-class _RulesetAttributes(ctypes.Structure):
-    _fields_ = [
-        ("handled_access_fs", ctypes.c_uint64),
-        ("handled_access_net", ctypes.c_uint64),
-        ("scoped", ctypes.c_uint64),
-    ]
+    _checked(_libc.capset(CAPABILITIES.pack(CAPABILITY_VERSION_3, 0), bytes(CAPABILITY_BYTES)), "capset")
 
 
 def unchanged_below(directory: str, files: Mapping[str, int]) -> bool:
@@ -285,13 +266,8 @@ def landlock_abi() -> int:
 
 def create_ruleset(*, files: int = 0, ports: int = 0, scopes: int = 0) -> int:
     """Create a Landlock ruleset that handles these rights; return its descriptor."""
-    attributes = _RulesetAttributes(files, ports, scopes)
-    result = _libc.syscall(
-        SYS_LANDLOCK_CREATE_RULESET,
-        ctypes.byref(attributes),
-        ctypes.c_size_t(ctypes.sizeof(attributes)),
-        ctypes.c_uint32(0),
-    )
+    attributes, size = RULESET.pack(files, ports, scopes), ctypes.c_size_t(RULESET.size)
+    result = _libc.syscall(SYS_LANDLOCK_CREATE_RULESET, attributes, size, ctypes.c_uint32(0))
     return _checked(result, "landlock_create_ruleset")
 
 
@@ -414,16 +390,8 @@ OPEN_TREE_CLOEXEC: Final = os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH: Final = 4
 MOVE_MOUNT_T_EMPTY_PATH: Final = 0x40
 MOUNT_ATTR_RDONLY: Final = 1
+MOUNT_ATTRIBUTES: Final = struct.Struct("=QQQQ")  # attr_set, attr_clr, propagation, userns_fd
 RESOLVE_NO_MAGICLINKS: Final = 2
-
-
-class _MountAttributes(ctypes.Structure):
-    _fields_ = [
-        ("attr_set", ctypes.c_uint64),
-        ("attr_clr", ctypes.c_uint64),
-        ("propagation", ctypes.c_uint64),
-        ("userns_fd", ctypes.c_uint64),
-    ]
 
 
 def unshare(flags: int) -> None:
@@ -488,11 +456,11 @@ def move_mount(tree: int, to: str | int) -> None:
 
 def set_read_only(what: str | int, *, alone: bool = False) -> None:
     """Make the mounts at and below a path, or a detached copy, read-only; with `alone` without those below."""
-    attributes = _MountAttributes(attr_set=MOUNT_ATTR_RDONLY)
+    attributes = MOUNT_ATTRIBUTES.pack(MOUNT_ATTR_RDONLY, 0, 0, 0)
     where, path = (AT_FDCWD, what.encode()) if isinstance(what, str) else (what, b"")
     result = _libc.syscall(
         SYS_MOUNT_SETATTR, where, path, ctypes.c_uint(AT_EMPTY_PATH | (0 if alone else AT_RECURSIVE)),
-        ctypes.byref(attributes), ctypes.sizeof(attributes),
+        attributes, ctypes.c_size_t(MOUNT_ATTRIBUTES.size),
     )  # fmt: skip
     _checked(result, f"mount_setattr {what}")
 
