@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from toolcell._paths import is_below
@@ -114,10 +115,9 @@ def _setting(kind: str, answer: str, rule: str) -> Explanation:
 
 
 def _path(permit: Permit, path: str, subject: str) -> Explanation:
-    policy, settings = permit.spec.policy, permit.settings
+    policy, settings, answer = permit.spec.policy, permit.settings, partial(Explanation, "path", subject)
     if policy.enclosure == "none":
-        rule = _sandbox(settings.access)
-        return Explanation("path", subject, True, "read and write, as your user may", rule)
+        return answer(True, "read and write, as your user may", _sandbox(settings.access))
     try:
         real = os.path.realpath(path)
     except OSError:  # a link that may not be read
@@ -134,30 +134,19 @@ def _path(permit: Permit, path: str, subject: str) -> Explanation:
         private = policy.enclosure == "strict" and is_below(real, PRIVATE)
         remedy = _profile_with(permit, "readable", real)
         rule = f"its {PRIVATE} is private and empty" if private else "no rule opens it"
-        return Explanation("path", subject, False, "neither read nor write", rule, remedy)
+        return answer(False, "neither read nor write", rule, remedy)
     if held:
-        return Explanation(
-            "path", subject, True, "read, not write", f"{held} is protected: it is used outside of cells"
-        )
+        return answer(True, "read, not write", f"{held} is protected: it is used outside of cells")
     if name := protected_name(real, policy):
         rule = f"{name} has a protected name: it would be used outside of cells"
-        return Explanation(
-            "path", subject, True, "read, not write", rule, _profile_with(permit, "writable", name)
-        )
+        return answer(True, "read, not write", rule, _profile_with(permit, "writable", name))
     if write:
-        return Explanation("path", subject, True, "read and write", _origin(permit, by))
+        return answer(True, "read and write", _origin(permit, by))
     if settings.read_only:
-        return Explanation(
-            "path",
-            subject,
-            True,
-            "read, not write",
-            f"read_only = true, {settings.origin('read_only')}",
-            ""
-            if settings.origin("read_only") == "file"
-            else set_command((*_table(permit), "read_only"), False),
-        )
-    return Explanation("path", subject, True, "read, not write", _origin(permit, by))
+        origin = settings.origin("read_only")
+        remedy = "" if origin == "file" else set_command((*_table(permit), "read_only"), False)
+        return answer(True, "read, not write", f"read_only = true, {origin}", remedy)
+    return answer(True, "read, not write", _origin(permit, by))
 
 
 def _table(permit: Permit) -> tuple[str, str]:
