@@ -355,18 +355,8 @@ class ConfigFile(Section):
 
 
 SECTIONS: Mapping[str, type[Section]] = {
-    "daemon": DaemonSection,
-    "defaults": DefaultsSection,
-    "max": MaxSection,
-    "enforce": EnforceSection,
-    "spill": SpillSection,
-    "records": RecordsSection,
-    "metrics": MetricsSection,
-    "listen": ListenSection,
-    "environments": EnvironmentsSection,
-    "secrets": SecretSection,
-    "profile": ProfileSection,
-    "source": SourceSection,
-    "tool": ToolSection,
-    "hooks": HookSection,
+    name: kind
+    for name, info in ConfigFile.model_fields.items()
+    if isinstance(kind := (get_args(info.annotation) or (info.annotation,))[-1], type)
 }
+"""Of each table; of a table of names, that of one name."""
