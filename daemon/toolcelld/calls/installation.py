@@ -20,7 +20,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from toolcelld.calls.functions.hook_run import FunctionListener, HookFailed, HookRefused, run_in
+from toolcelld.calls.functions.hook_run import FunctionListener, HookFailed, HookRefused, result_of, value_of
 from toolcelld.calls.request import Request
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.tmpdir import remove_tree
@@ -209,7 +209,9 @@ class Installations:
             worker.fire(WorkerEvent.LEASE)
             if registries.secrets:
                 worker.cell.redact(Redactor(registries.secrets))
-            found = await run_in(worker, listener, "install", arguments, CONTEXT, INSTALL_SECONDS_MAX)
+            found = value_of(
+                await result_of(worker, listener, "install", arguments, CONTEXT, INSTALL_SECONDS_MAX)
+            )
         except (StartFailed, HookFailed, HookRefused) as error:
             raise PackagesError(f"{manager.name} cannot be run: {error}") from error
         finally:

@@ -58,7 +58,9 @@ class HookRefused(Exception):
         self.missing = missing
 
 
-class _Result(NamedTuple):
+class FunctionResult(NamedTuple):
+    """What a worker has sent as the result of a function."""
+
     message: ResultMessage
     payload: bytes
 
@@ -67,7 +69,7 @@ class FunctionListener:
     """Receives what the worker sends for one run of a function that is not a tool."""
 
     def __init__(self, sequence: int) -> None:
-        self.result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        self.result: asyncio.Future[FunctionResult] = asyncio.get_running_loop().create_future()
         self._sequence = sequence
         self._message: ResultMessage | None = None
         self._payload = bytearray()
@@ -103,7 +105,7 @@ class FunctionListener:
             return
         self._payload += payload
         if len(self._payload) == self._size and self._message is not None:
-            self.result.set_result(_Result(self._message, bytes(self._payload)))
+            self.result.set_result(FunctionResult(self._message, bytes(self._payload)))
 
     def fail(self, why: str) -> None:
         if not self.result.done():
@@ -160,36 +162,24 @@ async def run_export(
     worker = await _lease(pool, places, spec)
     clean = False
     try:
-        result = await _result_of(
-            worker, FunctionListener(worker.calls + 1), export, arguments, context, seconds
-        )
+        listener = FunctionListener(worker.calls + 1)
+        result = await result_of(worker, listener, export, arguments, context, seconds)
         worker.cell.stdio.drain()
         clean = not result.message.threads and worker.cell.processes.is_clear()
     finally:
         _give_back(pool, places, worker, clean=clean)
-    return _value(result)
+    return value_of(result)
 
 
-async def run_in(
+async def result_of(
     worker: Worker,
     listener: FunctionListener,
     export: str,
     arguments: bytes,
     context: CallContext,
     seconds: float,
-) -> Any:
-    """Run an export in a worker that nothing else uses, in at most `seconds`; see `run_hook`. The caller ends the worker."""
-    return _value(await _result_of(worker, listener, export, arguments, context, seconds))
-
-
-async def _result_of(
-    worker: Worker,
-    listener: FunctionListener,
-    export: str,
-    arguments: bytes,
-    context: CallContext,
-    seconds: float,
-) -> _Result:
+) -> FunctionResult:
+    """Run an export in a leased worker, in at most `seconds`; the caller ends the worker, or gives it back. Raises `HookFailed`."""
     try:
         try:
             worker.begin(export, arguments, context, listener)
@@ -233,7 +223,8 @@ def _give_back(pool: Pool, places: Places, worker: Worker, *, clean: bool) -> No
         worker.cell.end()
 
 
-def _value(result: _Result) -> Any:
+def value_of(result: FunctionResult) -> Any:
+    """Return the value of a result, as read from JSON. Raises `HookRefused` and `HookFailed`."""
     message, payload = result
     if any(not isinstance(block, TextPart) for block in message.blocks):
         raise HookFailed("it returned an image or a file")
