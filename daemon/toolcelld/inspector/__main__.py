@@ -7,6 +7,7 @@ an interpreter takes a hundred times as long, and what a project ships decides h
 
 from __future__ import annotations
 
+import codecs
 import gc
 import importlib
 import json
@@ -29,6 +30,8 @@ CALLS: Final = (
 """All that an interpreter calls that computes, reads and writes."""
 MODULES: Final = ("resource", "toolcelld.inspector.formats", "toolcelld.sandbox.system_calls.seccomp")
 """What inspectors need."""
+ENCODINGS: Final = ("utf-8-sig", "utf-16-be", "utf-16-le", "utf-32-be", "utf-32-le")
+"""Of JSON; the interpreter imports each when it decodes the first text in it."""
 
 
 def main() -> NoReturn:
@@ -38,6 +41,8 @@ def main() -> NoReturn:
 
     for module in MODULES:
         importlib.import_module(module)
+    for encoding in ENCODINGS:
+        codecs.lookup(encoding)
     daemon, template = socket.socket(fileno=0), os.getpid()
     titles.set_title("inspector")
     gc.freeze()

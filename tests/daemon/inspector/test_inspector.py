@@ -221,6 +221,11 @@ def test_a_daemon_that_exits_leaves_no_inspector_to_be_reaped() -> None:
     assert not psutil.pid_exists(int(ran.stdout))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le"])  # fmt: skip
+def test_json_is_read_in_each_of_its_encodings(encoding: str) -> None:
+    assert answers.npm_manifest('{"dependencies": {"left": "1"}}'.encode(encoding)).packages == ("left",)
+
+
 @settings(max_examples=60)
 @given(st.sampled_from(sorted(set(FORMATS) - {"requirements"})), st.binary(max_size=300))
 def test_any_bytes_are_answered_or_are_a_mistake(name: str, raw: bytes) -> None:
