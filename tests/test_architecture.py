@@ -5,6 +5,7 @@ That the contracts hold is checked by `make imports`.
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+SHARED_NAMES_MAX = 25
+"""Of classes in client and daemon."""
 
 
 def imports(place: Path, extra: str) -> subprocess.CompletedProcess[str]:
@@ -85,3 +88,15 @@ def test_no_file_mentions_the_machine_that_it_was_written_on() -> None:
 def test_a_path_of_our_machines_is_noticed() -> None:
     here = b"/" + b"root"
     assert strangers(b"see " + here + b"/notes, not ~" + here + b" and not x" + here) == [here]
+
+
+def test_few_classes_share_a_name() -> None:
+    """A reader who finds a name has found its class. What client and daemon both have, as a call, may be one word for both."""
+    places: dict[str, set[str]] = {}
+    for path in tracked():
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("client", "daemon"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, set()).add(str(path.relative_to(ROOT)))
+    shared = {name: sorted(found) for name, found in places.items() if len(found) > 1}
+    assert len(shared) <= SHARED_NAMES_MAX, shared

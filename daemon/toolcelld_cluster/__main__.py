@@ -16,9 +16,9 @@ from typing import Final
 from toolcell._extras import install_command
 from toolcell._printable import printable
 from toolcelld.detach import detached
-from toolcelld_cluster.configuration import Configuration, FileError, load
+from toolcelld_cluster.configuration import ClusterConfiguration, FileError, load
 from toolcelld_cluster.keys import keys, stored
-from toolcelld_cluster.process import Lock, end
+from toolcelld_cluster.process import StateLock, end
 from toolcelld_cluster.ray.driver_process import DriverLost, DriverRefused, down
 from toolcelld_cluster.server import run
 
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _serve(
-    configuration: Configuration, arguments: argparse.Namespace, on_serving: Callable[[], None]
+    configuration: ClusterConfiguration, arguments: argparse.Namespace, on_serving: Callable[[], None]
 ) -> None:
     os.makedirs(configuration.state, mode=0o700, exist_ok=True)
     terminal = _log_to(os.path.join(configuration.state, LOG)) if arguments.detach else None
@@ -63,7 +63,7 @@ def _serve(
         on_serving()
 
     try:
-        with Lock(configuration.state) if not configuration.nodes else contextlib.nullcontext():
+        with StateLock(configuration.state) if not configuration.nodes else contextlib.nullcontext():
             asyncio.run(run(configuration, arguments.invite, serving))
     except (FileError, ImportError) as error:
         if terminal is None:
@@ -83,7 +83,7 @@ def _log_to(path: str) -> int:
     return terminal
 
 
-def _down(configuration: Configuration) -> None:
+def _down(configuration: ClusterConfiguration) -> None:
     if configuration.nodes:
         raise FileError(
             "the nodes of the file are started and stopped where they are; end Placement by a signal"
@@ -99,7 +99,7 @@ def _down(configuration: Configuration) -> None:
         print(f"Daemons that have ended: {len(nodes)}.")
 
 
-async def _delete_pods(configuration: Configuration) -> list[str]:
+async def _delete_pods(configuration: ClusterConfiguration) -> list[str]:
     from toolcelld_cluster.kubernetes.api import ApiFault
     from toolcelld_cluster.kubernetes.engine import delete_all
 

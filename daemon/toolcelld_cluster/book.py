@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from toolcelld.errors import BadRequest, Refusal, RefusalReason
 from toolcelld_cluster.inventory import SILENT, Inventory, Needs, Node
-from toolcelld_cluster.rules import CLOCKS_SECONDS, Rules, Tenant
+from toolcelld_cluster.rules import CLOCKS_SECONDS, PlacementRules, Tenant
 from toolcelld_cluster.terms import Terms
 
 OPEN_SECONDS: Final = 15.0
@@ -65,7 +65,7 @@ class Lease:
         """What its ticket says of when it opens no session any more."""
         return self.opens_until - CLOCKS_SECONDS
 
-    def over_at(self, rules: Rules) -> float:
+    def over_at(self, rules: PlacementRules) -> float:
         """From when on nothing of it can run on its node, whatever the node says."""
         end = self.expires_at + CLOCKS_SECONDS + rules.over_seconds
         if self.left_at is None:
@@ -112,7 +112,7 @@ class Book:
         first_fence: Greater than each fence that was given before, such as the time in milliseconds.
     """
 
-    def __init__(self, rules: Rules, inventory: Inventory, now: float, first_fence: int) -> None:
+    def __init__(self, rules: PlacementRules, inventory: Inventory, now: float, first_fence: int) -> None:
         self.rules = rules
         self.inventory = inventory
         self.leases: dict[str, Lease] = {}

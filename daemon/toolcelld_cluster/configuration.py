@@ -25,7 +25,7 @@ from toolcell._units import parse_seconds
 from toolcelld.config.values import tcp_address
 from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX
 from toolcelld_cluster.inventory import Node
-from toolcelld_cluster.rules import Rules, Tenant
+from toolcelld_cluster.rules import PlacementRules, Tenant
 
 OTHERS_MAX: Final = 4
 TRUST_MAX: Final = 10_000
@@ -190,7 +190,7 @@ class TenantSection(_Section):
         )
 
 
-class Configuration(_Section):
+class ClusterConfiguration(_Section):
     """The file."""
 
     address: Annotated[str, AfterValidator(_address)]
@@ -205,7 +205,7 @@ class Configuration(_Section):
     kubernetes: KubernetesSection | None = None
     tenants: dict[Text, TenantSection]
 
-    def rules(self) -> Rules:
+    def rules(self) -> PlacementRules:
         """Return what holds for leases. Raises ValueError."""
         if sum(map(bool, (self.nodes, self.ray, self.kubernetes))) != 1:
             raise ValueError("there have to be [nodes.NAME], or [ray] or [kubernetes] in their place")
@@ -217,7 +217,7 @@ class Configuration(_Section):
         if sum(map(len, trusted.values())) > TRUST_MAX:
             raise ValueError(f"tenants.NAME.trust: there are more than {TRUST_MAX} digests")
         version = hashlib.sha256(json.dumps(trusted, sort_keys=True).encode()).hexdigest()
-        return Rules(
+        return PlacementRules(
             tenants={name: tenant.rules() for name, tenant in self.tenants.items()},
             exclusive=frozenset(self.exclusive),
             lease_seconds=self.lease,
@@ -241,7 +241,7 @@ class Configuration(_Section):
         }
 
 
-def load(path: str) -> Configuration:
+def load(path: str) -> ClusterConfiguration:
     """Read a file. Blocks. Raises FileError."""
     try:
         with open(path, "rb") as file:
@@ -257,7 +257,7 @@ def load(path: str) -> Configuration:
     try:
         values: dict[str, Any] = tomllib.loads(content.decode())
         values.setdefault("state", os.path.join(os.path.dirname(os.path.abspath(path)), "placement"))
-        found = Configuration.model_validate(values)
+        found = ClusterConfiguration.model_validate(values)
         found.rules()
     except ValidationError as error:
         lines = [f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]

@@ -18,7 +18,7 @@ STOP_SECONDS: Final = 30.0
 _ALL: Final = struct.Struct("hhqqi4x")  # struct flock of 64 bits: type, whence, start, length, process
 
 
-class Lock:
+class StateLock:
     """The lock, for the block, in this process. Raises FileError if another one has it."""
 
     def __init__(self, state: str) -> None:

@@ -27,7 +27,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class PlacementRules:
     """What Placement's configuration says about leases."""
 
     tenants: Mapping[str, Tenant]

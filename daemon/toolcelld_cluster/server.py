@@ -21,7 +21,7 @@ from toolcelld.remote.listener import OPTIONS
 from toolcelld.rpc.interceptors import RefusalInterceptor
 from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book
-from toolcelld_cluster.configuration import Configuration, FileError, KubernetesSection
+from toolcelld_cluster.configuration import ClusterConfiguration, FileError, KubernetesSection
 from toolcelld_cluster.engine import Engine
 from toolcelld_cluster.inventory import Inventory
 from toolcelld_cluster.keys import Keys, keys, stored
@@ -40,7 +40,7 @@ STOP_SECONDS: Final = 1.0
 
 
 async def run(
-    configuration: Configuration, invite: Sequence[str], on_serving: Callable[[], None] = lambda: None
+    configuration: ClusterConfiguration, invite: Sequence[str], on_serving: Callable[[], None] = lambda: None
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -91,7 +91,7 @@ async def run(
     await server.stop(STOP_SECONDS)
 
 
-def _engine(configuration: Configuration, book: Book, found: Keys) -> Engine:
+def _engine(configuration: ClusterConfiguration, book: Book, found: Keys) -> Engine:
     if configuration.ray is not None:
         return RayEngine(configuration, configuration.ray, book, found)
     if configuration.kubernetes is not None:
@@ -113,7 +113,7 @@ async def _check_kubernetes(section: KubernetesSection) -> None:
     await check(section)
 
 
-async def _check_ray(configuration: Configuration) -> None:
+async def _check_ray(configuration: ClusterConfiguration) -> None:
     """Raise FileError if the Ray cluster cannot be used, such as one that serves strangers."""
     assert configuration.ray is not None
     try:
@@ -143,7 +143,7 @@ async def _tell(engine: Engine, on_serving: Callable[[], None]) -> None:
     on_serving()
 
 
-def _material(configuration: Configuration, found: Keys) -> Material:
+def _material(configuration: ClusterConfiguration, found: Keys) -> Material:
     """Return what joining works with. The ticket that it signs is for no node: its key is kept nowhere."""
     return Material(
         address=configuration.address,

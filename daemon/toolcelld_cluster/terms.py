@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from toolcelld.sessions.fences import HOLD_SECONDS, TERM_FENCES
-from toolcelld_cluster.rules import CLOCKS_SECONDS, Rules
+from toolcelld_cluster.rules import CLOCKS_SECONDS, PlacementRules
 
 FENCES_AHEAD_MAX: Final = 2**30
 """By which a fence that a node reports may be ahead of ours. Fences begin with the time in milliseconds, so it is twelve days
@@ -29,7 +29,7 @@ class Terms:
         first_fence: Greater than each fence that was given before, such as the time in milliseconds.
     """
 
-    def __init__(self, rules: Rules, nodes: Iterable[str], now: float, first_fence: int) -> None:
+    def __init__(self, rules: PlacementRules, nodes: Iterable[str], now: float, first_fence: int) -> None:
         self._rules = rules
         self._nodes = set(nodes)
         self.epoch = first_fence

@@ -18,11 +18,11 @@ from toolcelld.sessions.fences import HOLD_SECONDS, TERM_FENCES, Fences, is_olde
 from toolcelld_cluster import terms
 from toolcelld_cluster.book import OPEN_SECONDS, Book, Client, Held, Lease
 from toolcelld_cluster.inventory import Inventory, Node
-from toolcelld_cluster.rules import CLOCKS_SECONDS, Rules, Tenant
+from toolcelld_cluster.rules import CLOCKS_SECONDS, PlacementRules, Tenant
 
 ALICE = Client("alice", "aa" * 32)
 BOB = Client("bob", "bb" * 32)
-RULES = Rules(
+RULES = PlacementRules(
     tenants={
         "alice": Tenant(directories=(("a", ""), ("x", "")), sessions_max=5, resources={"gpu": 1.0}),
         "bob": Tenant(directories=(("a", "docs"),)),
@@ -40,7 +40,7 @@ def nodes(*names: str, **more: Any) -> Inventory:
     return inventory
 
 
-def book(*names: str, rules: Rules = RULES, **more: Any) -> Book:
+def book(*names: str, rules: PlacementRules = RULES, **more: Any) -> Book:
     made = Book(rules, nodes(*(names or ("n1", "n2")), **more), START, 100)
     for node in made.inventory:
         made.report(START, node.name, (), takes=True)
@@ -369,7 +369,7 @@ class Machine:
     sessions: dict[str, tuple[Shown, float]] = field(default_factory=dict[str, tuple[Shown, float]])
     frozen: bool = False
 
-    def end_over(self, now: float, rules: Rules, expires: Mapping[str, float]) -> None:
+    def end_over(self, now: float, rules: PlacementRules, expires: Mapping[str, float]) -> None:
         """End what is over by the lease or the ticket; after a freeze that is the first thing that happens."""
         for session, (_, word_at) in list(self.sessions.items()):
             if now >= word_at + rules.lease_seconds or now + self.skew_seconds >= expires[session]:
@@ -687,7 +687,7 @@ def cluster(count: int, per_node: int) -> tuple[Book, dict[str, str]]:
                 sessions_max=2 * per_node,
             )
         )
-    made = Book(Rules(tenants=tenants), inventory, START, 100)
+    made = Book(PlacementRules(tenants=tenants), inventory, START, 100)
     for node in inventory:
         made.report(START, node.name, (), takes=True)
     where: dict[str, str] = {}

@@ -20,7 +20,7 @@ import yaml
 
 from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book, Client, Held, Lease, NoRoom
-from toolcelld_cluster.configuration import Configuration, FileError, load
+from toolcelld_cluster.configuration import ClusterConfiguration, FileError, load
 from toolcelld_cluster.inventory import Inventory, Needs
 from toolcelld_cluster.keys import keys, stored
 from toolcelld_cluster.kubernetes import api as requests
@@ -69,7 +69,7 @@ resources = { gpu = 4 }
 NEEDS = Needs(volume="a")
 
 
-def configured(directory: Path, port: int, *changes: tuple[str, str]) -> Configuration:
+def configured(directory: Path, port: int, *changes: tuple[str, str]) -> ClusterConfiguration:
     text = PLACEMENT_FILE.replace("PORT", str(port)).replace("BASE", str(directory))
     for old, new in changes:
         assert old in text
@@ -124,7 +124,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(fake: FakeKubernetes, configuration: Configuration) -> AsyncIterator[Running]:
+async def running(fake: FakeKubernetes, configuration: ClusterConfiguration) -> AsyncIterator[Running]:
     assert configuration.kubernetes is not None
     made = keys(configuration.state, "placement", stored(configuration.state))
     book = Book(configuration.rules(), Inventory(), clock(), 1)

@@ -17,11 +17,11 @@ import pytest
 
 from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book, Client, Lease
-from toolcelld_cluster.configuration import Configuration, FileError, load
+from toolcelld_cluster.configuration import ClusterConfiguration, FileError, load
 from toolcelld_cluster.environment import clean
 from toolcelld_cluster.inventory import Inventory, Needs
 from toolcelld_cluster.keys import keys
-from toolcelld_cluster.process import Lock, end, holder
+from toolcelld_cluster.process import StateLock, end, holder
 from toolcelld_cluster.ray import driver_process
 from toolcelld_cluster.ray import engine as module
 from toolcelld_cluster.ray.driver import ALIVE, Driver, DriverFault, refuse_strangers
@@ -97,7 +97,7 @@ class Watched:
         return self.book.resolve(clock(), ALICE, "a:", {}, resources)
 
 
-def configured(directory: Path, more: str = "") -> Configuration:
+def configured(directory: Path, more: str = "") -> ClusterConfiguration:
     """Return the configuration, with more lines in `[ray]`."""
     file = directory / "placement.toml"
     file.write_text(PLACEMENT.replace("port = 1\n", f"port = 1\n{more}"))
@@ -337,11 +337,11 @@ def test_a_daemon_gets_no_variable_of_ray() -> None:
 def test_one_placement_has_a_state_directory(tmp_path: Path) -> None:
     assert holder(str(tmp_path)) == 0
     assert not end(str(tmp_path))
-    with Lock(str(tmp_path)):
+    with StateLock(str(tmp_path)):
         child = os.fork()
         if not child:
             try:
-                Lock(str(tmp_path)).__enter__()
+                StateLock(str(tmp_path)).__enter__()
             except FileError:
                 os._exit(holder(str(tmp_path)) != os.getppid())
             os._exit(2)

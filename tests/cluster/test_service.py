@@ -17,12 +17,12 @@ from toolcelld_cluster.book import Book, Client, Held, Lease
 from toolcelld_cluster.engine import NodeState, Start
 from toolcelld_cluster.inventory import Inventory, Needs, Node
 from toolcelld_cluster.keys import keys
-from toolcelld_cluster.rules import Rules, Tenant
+from toolcelld_cluster.rules import PlacementRules, Tenant
 from toolcelld_cluster.service import SILENT_SECONDS, Placement
 
 pytestmark = pytest.mark.anyio
 
-RULES = Rules(tenants={"alice": Tenant(directories=(("a", ""),), resources={"gpu": 2.0})})
+RULES = PlacementRules(tenants={"alice": Tenant(directories=(("a", ""),), resources={"gpu": 2.0})})
 
 
 @dataclass

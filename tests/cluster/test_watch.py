@@ -14,7 +14,7 @@ from toolcelld_cluster import watch
 from toolcelld_cluster.book import Book
 from toolcelld_cluster.inventory import Inventory, Node
 from toolcelld_cluster.keys import keys
-from toolcelld_cluster.rules import Rules
+from toolcelld_cluster.rules import PlacementRules
 from toolcelld_cluster.watch import NodeWatch
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NodeWatch:
     node = Node(name="n1", address="n1:1", volumes={"a": "/a"})
     inventory.put(node)
     found = keys(str(tmp_path), "localhost", [node.name])
-    return NodeWatch(node, found, Book(Rules(tenants={}), inventory, 0.0, 1))
+    return NodeWatch(node, found, Book(PlacementRules(tenants={}), inventory, 0.0, 1))
 
 
 async def test_a_node_that_has_been_lost_for_as_long_as_a_look_is_not_waited_for(watched: NodeWatch) -> None:

@@ -361,7 +361,7 @@ class Operator(Steering):
 
 
 def _line(line: LogLine) -> pb.LogLine:
-    return copied(pb.LogLine, line, time=timestamp(line.time))
+    return copied(pb.LogLine, line, time=timestamp(line.time), node="")  # which Placement writes
 
 
 def _of_broken_file(pin: Pin, name: str) -> ToolInfo | None:

@@ -19,7 +19,7 @@ from toolcell._printable import printable
 from toolcell.client.errors import Refused
 from toolcelld.sessions.lease import clock
 from toolcelld_cluster.book import Book, Lease
-from toolcelld_cluster.configuration import Configuration, FileError, KubernetesSection, PodOffer
+from toolcelld_cluster.configuration import ClusterConfiguration, FileError, KubernetesSection, PodOffer
 from toolcelld_cluster.engine import Start
 from toolcelld_cluster.inventory import Needs, Node
 from toolcelld_cluster.keys import Keys, files, remove
@@ -66,7 +66,7 @@ Shape: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(slots=True)
-class Place:
+class PodNode:
     """A pod of ours."""
 
     pod: Pod | None  # None until the API server tells of it
@@ -94,12 +94,12 @@ class KubernetesEngine(Members):
     name = "kubernetes"
 
     def __init__(
-        self, configuration: Configuration, section: KubernetesSection, book: Book, found: Keys
+        self, configuration: ClusterConfiguration, section: KubernetesSection, book: Book, found: Keys
     ) -> None:
         super().__init__(book, found)
         self._configuration = configuration
         self._section = section
-        self._places: dict[str, Place] = {}  # by the name of the pod, and of the node
+        self._places: dict[str, PodNode] = {}  # by the name of the pod, and of the node
         self._digests = {name: digest(section, known) for name, known in section.pods.items()}
         self._failed: dict[Shape, tuple[float, str]] = {}  # until when no such pod is made, and why
         self._strangers: set[str] = set()
@@ -204,11 +204,11 @@ class KubernetesEngine(Members):
             return Start(said, begun=True)  # of another kind, after which its turn comes
         name = f"toolcell-{template}-{secrets.token_hex(4)}"
         assert self._tasks is not None
-        place = self._places[name] = Place(None, template, offer, seen_at=now, used_at=now, tenant=tenant)
+        place = self._places[name] = PodNode(None, template, offer, seen_at=now, used_at=now, tenant=tenant)
         place.acting = self._tasks.create_task(self._make(name, place))
         return Start(f"the pod {name} is being made", begun=True)
 
-    async def _make(self, name: str, place: Place) -> None:
+    async def _make(self, name: str, place: PodNode) -> None:
         """Make a pod and its Secret. What comes of it is told by the watch."""
         assert self._api is not None
         section, state, created = self._section, self._configuration.state, ""
@@ -230,7 +230,7 @@ class KubernetesEngine(Members):
             place.acting = None
             self._hurry.set()
 
-    def _fail(self, place: Place, why: str) -> None:
+    def _fail(self, place: PodNode, why: str) -> None:
         told = printable(why, lines=False)
         logger.warning("[kubernetes.pods.%s] %s", printable(place.template, lines=False), told)
         self._failed[_shape(place.template, place.offer)] = (clock() + FAILED_SECONDS, told)
@@ -246,7 +246,7 @@ class KubernetesEngine(Members):
                 self._refuse(name)
             elif name not in self._places:
                 self._ghosts.discard(name)
-                self._places[name] = Place(pod, pod.template, pod.offer, seen_at=now, used_at=now)
+                self._places[name] = PodNode(pod, pod.template, pod.offer, seen_at=now, used_at=now)
         for name, place in list(self._places.items()):
             found = pods.get(name)
             if found is not None and (place.pod is None or place.pod.uid == found.uid):
@@ -277,7 +277,7 @@ class KubernetesEngine(Members):
                 printable(name, lines=False),
             )
 
-    def _see(self, now: float, name: str, place: Place, pod: Pod, tasks: asyncio.TaskGroup) -> None:
+    def _see(self, now: float, name: str, place: PodNode, pod: Pod, tasks: asyncio.TaskGroup) -> None:
         """Decide for a pod that is there."""
         node = self._nodes.get(pod.node)
         watch = self.watches.get(name)
@@ -314,7 +314,7 @@ class KubernetesEngine(Members):
             sessions_max=pod.offer.sessions,
         )
 
-    def _why_old(self, place: Place, pod: Pod) -> str:
+    def _why_old(self, place: PodNode, pod: Pod) -> str:
         """Return why no more sessions are placed on a pod that has those that it has."""
         is_new = pod.digest == self._digests.get(place.template)
         return "" if is_new else "it was made for another configuration"
@@ -325,7 +325,7 @@ class KubernetesEngine(Members):
         except (Refused, OSError) as error:
             logger.warning("The sessions of %s were not told to move: %s", watch.node.name, error)
 
-    def _why_over(self, now: float, place: Place, pod: Pod, watch: NodeWatch | None) -> str:
+    def _why_over(self, now: float, place: PodNode, pod: Pod, watch: NodeWatch | None) -> str:
         """Return why a pod is to be deleted; empty if it stays."""
         if pod.phase in GONE_PHASES:
             return f"it has ended ({pod.phase})"
@@ -338,7 +338,7 @@ class KubernetesEngine(Members):
             return f"it has had no session for {self._section.idle:.0f} s"
         return ""
 
-    def _lose(self, name: str, place: Place, tasks: asyncio.TaskGroup) -> None:
+    def _lose(self, name: str, place: PodNode, tasks: asyncio.TaskGroup) -> None:
         """Take note that a pod is gone."""
         place.leaves = "the pod is gone"
         if name in self.watches and not self.lose(name, place.leaves):
@@ -352,7 +352,7 @@ class KubernetesEngine(Members):
         self._places.pop(name, None)
         self._drained.discard(name)
 
-    async def _delete(self, name: str, place: Place, uid: str) -> None:
+    async def _delete(self, name: str, place: PodNode, uid: str) -> None:
         """Delete a pod; one without an id, of which it is not known whether it was made, is forgotten, as nothing tells of its end."""
         try:
             if await self._try_delete(name, uid) and not uid:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from toolcell._printable import printable
 from toolcelld_cluster.book import LABELS_MAX, TEXT_MAX, Book, Lease
-from toolcelld_cluster.configuration import NODE_NAME, Configuration, FileError, RaySection
+from toolcelld_cluster.configuration import NODE_NAME, ClusterConfiguration, FileError, RaySection
 from toolcelld_cluster.engine import Start
 from toolcelld_cluster.inventory import Needs, Node
 from toolcelld_cluster.keys import Keys, files
@@ -53,7 +53,7 @@ _INTERNAL: Final = re.compile(r"node:.*|bundle_group_.*|.*_group_.*|object_store
 
 
 @dataclass(slots=True)
-class Member:
+class RayNode:
     """A node of Ray's."""
 
     id: str
@@ -83,11 +83,13 @@ class RayEngine(Members):
 
     name = "ray"
 
-    def __init__(self, configuration: Configuration, section: RaySection, book: Book, found: Keys) -> None:
+    def __init__(
+        self, configuration: ClusterConfiguration, section: RaySection, book: Book, found: Keys
+    ) -> None:
         super().__init__(book, found)
         self._configuration = configuration
         self._section = section
-        self._members: dict[str, Member] = {}  # by name
+        self._members: dict[str, RayNode] = {}  # by name
         self._driver: DriverProcess | None = None
         self._answered_at = -SILENT_SECONDS
         self._hurry = asyncio.Event()
@@ -230,7 +232,7 @@ class RayEngine(Members):
             member = self._members.get(name)
             if member is None or member.id != node["id"]:
                 self._part(name)
-                member = self._members[name] = Member(node["id"], self.add(name, self._address(node)))
+                member = self._members[name] = RayNode(node["id"], self.add(name, self._address(node)))
             if name in self.inventory:
                 self.inventory.set_others(name, self._others(name, node))
             self._rest(now, name, member, tasks)
@@ -246,7 +248,7 @@ class RayEngine(Members):
         if all(member.look_at or member.resting for member in self._members.values()):
             self._ready.set()
 
-    def _rest(self, now: float, name: str, member: Member, tasks: asyncio.TaskGroup) -> None:
+    def _rest(self, now: float, name: str, member: RayNode, tasks: asyncio.TaskGroup) -> None:
         """End the daemon of a node that has had no session for long, as Ray has no node for idle that has an actor; and have one
         again where something is kept for a session that waits.
         """
@@ -264,7 +266,7 @@ class RayEngine(Members):
             self.rest(name)
             member.starting = tasks.create_task(self._stop(member))
 
-    async def _stop(self, member: Member) -> None:
+    async def _stop(self, member: RayNode) -> None:
         try:
             await self.ask("rest", node_id=member.id)
         except (DriverLost, DriverRefused) as error:
@@ -272,7 +274,7 @@ class RayEngine(Members):
         finally:
             member.starting = None
 
-    def _wake(self, member: Member) -> None:
+    def _wake(self, member: RayNode) -> None:
         """Have a daemon on a node again."""
         member.resting, member.used_at, member.look_at = False, time.monotonic(), 0.0
         self._hurry.set()
@@ -303,7 +305,7 @@ class RayEngine(Members):
         return {resource: amount for resource, amount in used.items() if amount > 0}
 
     async def _start(
-        self, name: str, node: Mapping[str, Any], member: Member, tasks: asyncio.TaskGroup
+        self, name: str, node: Mapping[str, Any], member: RayNode, tasks: asyncio.TaskGroup
     ) -> None:
         """Have a daemon run on a node, and take over what it has."""
         try:
@@ -336,7 +338,7 @@ class RayEngine(Members):
             self._hurry.set()
 
     def _offered(
-        self, name: str, node: Mapping[str, Any], member: Member, volumes: Mapping[str, str]
+        self, name: str, node: Mapping[str, Any], member: RayNode, volumes: Mapping[str, str]
     ) -> Node:
         labels = {key: value for key, value in node["labels"].items() if 0 < len(value) <= TEXT_MAX}
         for own in ITS_OWN:

@@ -54,9 +54,9 @@ def _split(seconds: float) -> tuple[int, int]:
 
 
 def copied(kind: type[M], value: object, **others: Any) -> M:
-    """Return a message with what a value has under the names of its fields; other fields have to be given."""
+    """Return a message with what a value has under the names of its fields; each field that it does not have has to be given."""
     names = [field.name for field in kind.DESCRIPTOR.fields if field.name not in others]
-    return kind(**{name: getattr(value, name) for name in names if hasattr(value, name)}, **others)
+    return kind(**{name: getattr(value, name) for name in names}, **others)
 
 
 def encode_event(event: events.Event, wire: pb.Event) -> None:
