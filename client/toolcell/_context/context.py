@@ -11,9 +11,9 @@ This module is imported by every tool file, so heavy modules are imported where 
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from toolcell._results.errors import Denied, ToolError
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from toolcell._context.exec import ExecResult
     from toolcell._context.ui import Ui
 
+Owner = TypeVar("Owner", bound="ToolContext | Ui")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # Bounds of the texts that the user is shown.
@@ -116,6 +118,18 @@ class Abort:
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def kept(
+    method: Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Owner, P], Coroutine[Any, Any, T]]:
+    """Have a question or program that is never awaited fail its call."""
+
+    @wraps(method)
+    def call(self: Owner, /, *values: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self._kept(method(self, *values, **options))  # pyright: ignore[reportPrivateUsage]  # its own half
+
+    return call
 
 
 class ToolContext:
@@ -239,7 +253,8 @@ class ToolContext:
         header = {} if title is None else {"title": _shown(title)[:MESSAGE_CHARACTERS_MAX]}
         self._channel.tell("metadata", header, metadata_body(values))
 
-    def ask(
+    @kept
+    async def ask(
         self,
         question: str,
         *,
@@ -247,7 +262,7 @@ class ToolContext:
         patterns: Sequence[str] = (),
         always: Sequence[str] = (),
         details: object = None,
-    ) -> Coroutine[Any, Any, None]:
+    ) -> None:
         """Ask the user for permission, and return when it is granted.
 
         The time limits of the call are paused meanwhile. Cancelling withdraws the question.
@@ -263,32 +278,6 @@ class ToolContext:
             Denied: The user refused, or the agent cannot ask.
             ToolError: The question is too long.
         """
-        return self._kept(self._ask(question, permission, patterns, always, details))
-
-    def _kept(self, awaitable: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Keep a coroutine of this context and its `ui`, so that one that is never awaited is known."""
-        self._awaitables = [*filter(_has_not_begun, self._awaitables), awaitable]
-        return awaitable
-
-    def _forgotten(self) -> str:
-        """Return what was called and never awaited, as "context.ask", and so did nothing; "" for none. For the worker, at the end."""
-        forgotten = [*filter(_has_not_begun, self._awaitables)]
-        for awaitable in forgotten:
-            awaitable.close()
-        self._awaitables.clear()
-        if not forgotten:
-            return ""
-        owner, _, name = forgotten[0].__qualname__.rpartition(".")
-        return f"context.{'ui.' * (owner == 'Ui')}{name.removeprefix('_')}"
-
-    async def _ask(
-        self,
-        question: str,
-        permission: str | None,
-        patterns: Sequence[str],
-        always: Sequence[str],
-        details: object,
-    ) -> None:
         import asyncio
 
         from toolcell._results.json_value import to_json
@@ -312,15 +301,16 @@ class ToolContext:
         if not answer["allowed"]:
             raise Denied(answer.get("message") or f"Denied: {question}")
 
-    def exec(
+    @kept
+    async def exec(
         self,
         *argv: str | os.PathLike[str],
         stdin: str | bytes = b"",
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  as `subprocess` has it
         check: bool = False,
-    ) -> Coroutine[Any, Any, ExecResult]:
+    ) -> ExecResult:
         """Run a program without a shell and wait for it; it is killed at the latest when the call ends.
 
         Args:
@@ -338,21 +328,10 @@ class ToolContext:
             ToolError: The program could not be started, or with `check` it failed or was killed; the message has the
                 last lines of stderr.
         """
-        return self._kept(self._exec(argv, stdin, cwd, env, timeout, check))
-
-    async def _exec(
-        self,
-        argv: Sequence[str | os.PathLike[str]],
-        stdin: str | bytes,
-        cwd: str | os.PathLike[str] | None,
-        env: Mapping[str, str] | None,
-        timeout_seconds: float | None,
-        check: bool,
-    ) -> ExecResult:
         from toolcell._context.exec import run
 
         where = self.directory if cwd is None else self.directory / cwd
-        return await run(argv, stdin=stdin, cwd=where, env=env, timeout_seconds=timeout_seconds, check=check)
+        return await run(argv, stdin=stdin, cwd=where, env=env, timeout_seconds=timeout, check=check)
 
     def request(self, service: str, /, **arguments: object) -> Coroutine[Any, Any, Any]:
         """Request a service of the agent's adapter, and return its result.
@@ -391,6 +370,22 @@ class ToolContext:
         raise RuntimeError(
             "context.wait() is for synchronous tools; in an asynchronous one, await it instead"
         )
+
+    def _kept(self, awaitable: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Keep a coroutine of this context and its `ui`, so that one that is never awaited is known."""
+        self._awaitables = [*filter(_has_not_begun, self._awaitables), awaitable]
+        return awaitable
+
+    def _forgotten(self) -> str:
+        """Return what was called and never awaited, as "context.ask", and so did nothing; "" for none. For the worker, at the end."""
+        forgotten = [*filter(_has_not_begun, self._awaitables)]
+        for awaitable in forgotten:
+            awaitable.close()
+        self._awaitables.clear()
+        if not forgotten:
+            return ""
+        owner, _, name = forgotten[0].__qualname__.rpartition(".")
+        return f"context.{'ui.' * (owner == 'Ui')}{name.removeprefix('_')}"
 
 
 def _has_not_begun(coroutine: Any) -> bool:

@@ -7,10 +7,10 @@ relies on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, cast
 
+from toolcell._context.context import kept
 from toolcell._results.errors import ToolError
 
 if TYPE_CHECKING:
@@ -21,21 +21,7 @@ OPTIONS_MAX = 100
 QUESTION = "ui.question"
 NOTIFY = "ui.notify"
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Level = Literal["info", "warning", "error"]
-
-
-def _kept(
-    method: Callable[Concatenate[Ui, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Ui, P], Coroutine[Any, Any, T]]:
-    """Have a question that is never awaited fail its call."""
-
-    @wraps(method)
-    def call(self: Ui, /, *values: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-        return self._context._kept(method(self, *values, **options))  # pyright: ignore[reportPrivateUsage]  # its own half
-
-    return call
 
 
 class Ui:
@@ -46,8 +32,9 @@ class Ui:
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
+        self._kept = context._kept  # pyright: ignore[reportPrivateUsage]  # its own half
 
-    @_kept
+    @kept
     async def select(self, message: str, options: Sequence[str]) -> str | None:
         """Let the user choose one of 1 to 100 different texts, and return it."""
         choices = [str(option) for option in options]
@@ -58,7 +45,7 @@ class Ui:
             return value  # pyright: ignore[reportReturnType]  one of the texts
         raise ToolError(f"The agent answered {value!r:.100}, which is not one of the options; ask again.")
 
-    @_kept
+    @kept
     async def input(self, message: str, default: str = "") -> str | None:
         """Let the user type a text, and return it. `default` is shown as a proposal."""
         value = await self._question("input", message, default=str(default))
@@ -66,7 +53,7 @@ class Ui:
             return value
         raise ToolError(f"The agent answered {value!r:.100}, which is not a text; ask again.")
 
-    @_kept
+    @kept
     async def confirm(self, message: str) -> bool:
         """Let the user say yes or no. For a permission use `context.ask`, which raises `Denied` and can be remembered."""
         value = await self._question("confirm", message)
