@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
+
+from ._transport.outcomes import same_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +50,9 @@ class Offer:
 
 def decode(offer: pb.Offer) -> Offer:
     """Read one as the daemon has sent it."""
-    return Offer(
-        cast("Literal['resource', 'template', 'prompt']", offer.kind),
-        offer.tool,
-        offer.path,
-        offer.key,
-        offer.name,
-        offer.title,
-        offer.description,
-        offer.mime_type,
-        offer.size_bytes if offer.HasField("size_bytes") else None,
-        tuple(OfferArgument(each.name, each.description, each.required) for each in offer.arguments),
+    return same_fields(
+        Offer,
+        offer,
+        size_bytes=offer.size_bytes if offer.HasField("size_bytes") else None,
+        arguments=tuple(same_fields(OfferArgument, each) for each in offer.arguments),
     )

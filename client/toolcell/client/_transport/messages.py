@@ -60,21 +60,13 @@ def read_catalog(parts: Iterable[pb.CatalogPart]) -> Catalog:
     for part in parts:
         generation, pending = part.generation, part.pending
         for tool in part.tools:
-            tools[tool.name] = ToolInfo(
-                tool.name,
-                tool.description,
-                read_json(tool.input_schema) or {"type": "object"},
-                tool.scope,
-                tool.path,
-                tool.read_only,
-                tool.destructive if tool.HasField("destructive") else None,
-                tool.idempotent,
-                tool.network if tool.HasField("network") else None,
-                plugin=tool.plugin,
-                overrides_builtin=tool.overrides_builtin,
-                title=tool.title,
-                ends_turn=tool.ends_turn,
+            tools[tool.name] = outcomes.same_fields(
+                ToolInfo,
+                tool,
+                input_schema=read_json(tool.input_schema) or {"type": "object"},
                 output_schema=_read_schema(tool.output_schema),
+                destructive=tool.destructive if tool.HasField("destructive") else None,
+                network=tool.network if tool.HasField("network") else None,
             )
         problems += [Problem(p.path, p.tool, p.reason, p.message, p.line or None) for p in part.problems]
     return Catalog(generation, tools, tuple(problems), pending)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolcell.client.outcome import (
     NOT_UNDONE,
@@ -29,11 +30,14 @@ from toolcell.client.outcome import (
 from .json_values import DECODER
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
 
     from toolcell.client._grpc.wire import WireMessage
     from toolcell.client.errors import Refusal
     from toolcell_proto.v1 import toolcell_pb2 as pb
+
+T = TypeVar("T")
 
 KINDS: Mapping[int, Kind] = {
     1: Kind.ok,
@@ -147,25 +151,12 @@ def _read_block(block: dict[str, Any]) -> Block:
 
 def read_facts(facts: pb.Facts | WireMessage) -> Facts:
     """The measurements of a call."""
-    return Facts(
-        facts.queue_seconds,
-        facts.run_seconds,
-        facts.cpu_seconds,
-        facts.memory_peak_bytes,
-        facts.output_bytes,
-        facts.spilled_bytes,
-        facts.worker_id,
-        facts.generation,
-        facts.leftover_processes,
-        facts.leftover_threads,
-        facts.state_lost,
-        facts.stop_seconds,
-        facts.killed_processes,
-        tuple(_read_output(log) for log in facts.logs),
-        tuple(facts.refused_hosts),
-        tuple(facts.moved_aside),
-        facts.node,
-        facts.fence,
+    return same_fields(
+        Facts,
+        facts,
+        logs=tuple(_read_output(log) for log in facts.logs),
+        refused_hosts=tuple(facts.refused_hosts),
+        moved_aside=tuple(facts.moved_aside),
     )
 
 
@@ -181,6 +172,12 @@ def _read_output(output: pb.Output | WireMessage) -> Output:
         output.source,
         output.reason,
     )
+
+
+def same_fields(kind: Callable[..., T], message: Message | WireMessage, **others: object) -> T:
+    """A dataclass of a message's fields, which have the same names; `others` are those that are read otherwise."""
+    names = [each.name for each in fields(kind) if each.name not in others]  # type: ignore[arg-type]
+    return kind(**{name: getattr(message, name) for name in names}, **others)
 
 
 def _read_time(time: Timestamp | WireMessage) -> datetime | None:
