@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from .outcome import Block, Text
@@ -88,6 +88,14 @@ class Gap:
 
 
 Event: TypeAlias = Started | Update | Progress | Metadata | Log | Gap
+
+
+def to_dict(event: Event, **about: object) -> dict[str, Any]:
+    """Return an event as the object that `toolcell call --events` prints; `about` stands before its attributes."""
+    values: dict[str, Any] = {each.name: getattr(event, each.name) for each in fields(event)}
+    if isinstance(event, Update):
+        values["content"] = [block.to_dict() for block in event.content]
+    return {"event": type(event).__name__.lower(), **about, **values}
 
 
 class EventBuffer:

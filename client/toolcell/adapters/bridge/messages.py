@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, Final
 
 from toolcell._version import VERSION
 from toolcell.adapters.pipes import LINE_BYTES_MAX
-from toolcell.client import Event, Outcome, Problem, ToolInfo, Update
+from toolcell.client import Event, Outcome, Problem, ToolInfo
+from toolcell.client.events import to_dict
 
 from .requests import RequestFault
 
@@ -61,10 +62,7 @@ def _catalog(offered: Mapping[str, ToolInfo], problems: tuple[Problem, ...]) -> 
 
 def happened(session: str, call: str, event: Event) -> dict[str, Any]:
     """An event of a call, with the fields of `toolcell call --events`."""
-    values = {item.name: getattr(event, item.name) for item in fields(event)}
-    if isinstance(event, Update):
-        values["content"] = [block.to_dict() for block in event.content]
-    return {"type": "event", "session": session, "id": call, "event": type(event).__name__.lower(), **values}
+    return {"type": "event", "session": session, "id": call, **to_dict(event)}
 
 
 def asked(session: str, call: str, number: int, question: Mapping[str, Any]) -> dict[str, Any]:

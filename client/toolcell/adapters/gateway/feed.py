@@ -10,11 +10,11 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from toolcell.client import Event, Kind, Outcome, Update
+from toolcell.client import Kind, Outcome
 
 UNREAD_MAX = 1024
 """Events that wait for a reader."""
@@ -126,14 +126,6 @@ async def as_sse(reader: Reader, last: Callable[[FeedEvent], bool]) -> AsyncGene
         yield event.encoded
         if last(event):
             return
-
-
-def message_of(event: Event) -> dict[str, Any]:
-    """What a running tool tells, in the words of `toolcell call --events`."""
-    values: dict[str, Any] = {item.name: getattr(event, item.name) for item in fields(event)}
-    if isinstance(event, Update):
-        values["content"] = [block.to_dict() for block in event.content]
-    return {"event": type(event).__name__.lower(), **values}
 
 
 def name_of(outcome: Outcome) -> Name:

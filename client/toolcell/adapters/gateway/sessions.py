@@ -18,8 +18,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from toolcell.client import Call, Catalog, Outcome, Refused, Session, Unavailable, connect
+from toolcell.client.events import to_dict
 
-from .feed import Feed, FeedEvent, message_of, name_of
+from .feed import Feed, FeedEvent, name_of
 
 AGENT = "http"
 SESSIONS_MAX = 64
@@ -147,7 +148,7 @@ class GatewaySessions:
                 FeedEvent("tool_use", {**about, "tool": call.tool, "arguments": arguments}, call.id)
             )
             async for event in call:
-                self.feed.put(FeedEvent("message", {**about, **message_of(event)}, call.id))
+                self.feed.put(FeedEvent("message", {**about, **to_dict(event)}, call.id))
             outcome = await call
             self.feed.put(FeedEvent(name_of(outcome), {**about, **outcome.to_dict()}, call.id))
             self.feed.put(FeedEvent("completed", {**about, "kind": outcome.kind.value}, call.id))

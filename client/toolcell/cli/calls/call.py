@@ -13,7 +13,7 @@ import shutil
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from toolcell._file_kinds import kind_of, tool_stem
@@ -47,13 +47,13 @@ from toolcell.client import (
     Progress,
     Question,
     Session,
-    Update,
     connect,
     question_service,
 )
 from toolcell.client._launch.daemon import Daemon, Private
 from toolcell.client._transport.operator import operate
 from toolcell.client.callbacks import Service
+from toolcell.client.events import to_dict
 from toolcell.client.forms import QUESTION
 from toolcell.client.notes import NOTIFY
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -104,10 +104,12 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
                 lambda: started(session, name, arguments, options.timeout_seconds),
             ) as running:
                 waiting.text = f"{clean(name)}: loading"
-                show = _events_shown(running) if options.events else shown(terminal, running)
                 async for event in running:
                     waiting.end()
-                    show(event)
+                    if options.events:
+                        print_json(to_dict(event, call_id=running.id))
+                    else:
+                        show(terminal, running, event)
                 outcome = await running
             terminal.clear()
     tell(terminal, running.id, running.tool, outcome, as_json=context.as_json, events=options.events)
@@ -214,42 +216,25 @@ def started(session: Session, name: str, arguments: Mapping[str, Any], timeout_s
         raise Misuse(f"{error}.") from error
 
 
-def shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
-    """How events are shown to a person."""
-
-    def show(event: Event) -> None:
-        match event:
-            case Progress(done=done, total=total, message=message):
-                if seconds := terminal.progress(running.tool, done, total, message):
-                    asyncio.get_running_loop().call_later(seconds, terminal.redraw)
-            case Log(source=source, level=level, text=text):
-                show_log(terminal, level, source, text)
-            case _:
-                pass
-
-    return show
+def show(terminal: Terminal, running: Call, event: Event) -> None:
+    """Show an event of a call to a person."""
+    match event:
+        case Progress(done=done, total=total, message=message):
+            if seconds := terminal.progress(running.tool, done, total, message):
+                asyncio.get_running_loop().call_later(seconds, terminal.redraw)
+        case Log(source=source, level=level, text=text):
+            show_log(terminal, level, source, text)
+        case _:
+            pass
 
 
 async def watched(terminal: Terminal, running: Call) -> Outcome:
     """Show a call to a person until it has ended."""
-    show = shown(terminal, running)
     async for event in running:
-        show(event)
+        show(terminal, running, event)
     outcome = await running
     terminal.clear()
     return outcome
-
-
-def _events_shown(running: Call) -> Callable[[Event], None]:
-    """How events are shown to a program: one JSON object a line."""
-
-    def show(event: Event) -> None:
-        values: dict[str, Any] = {item.name: getattr(event, item.name) for item in fields(event)}
-        if isinstance(event, Update):
-            values["content"] = [block.to_dict() for block in event.content]
-        print_json({"event": type(event).__name__.lower(), "call_id": running.id, **values})
-
-    return show
 
 
 def asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from toolcell import Denied
 from toolcell.adapters.gateway.application import JsonAnswer
-from toolcell.adapters.gateway.feed import FeedEvent, Reader, as_sse, message_of
+from toolcell.adapters.gateway.feed import FeedEvent, Reader, as_sse
 from toolcell.cli._ui.connect import CommandContext, refuse_hung, refuse_stale
 from toolcell.cli._ui.exit_codes import Failure
 from toolcell.cli.page.access import OPERATOR
@@ -26,6 +26,7 @@ from toolcell.cli.page.faults import PageFault
 from toolcell.client import Ask, Unavailable, connect
 from toolcell.client._launch.daemon import find
 from toolcell.client.callbacks import REASON_CHARACTERS_MAX, Answer
+from toolcell.client.events import to_dict
 from toolcell.client.forms import QUESTION, Question, question_service
 
 AGENT: Final = "page"
@@ -170,7 +171,7 @@ async def _call(
                 wanted.tool,
                 wanted.arguments,
                 call_id=call_id,
-                on_event=lambda event: tell(FeedEvent("message", message_of(event))),
+                on_event=lambda event: tell(FeedEvent("message", to_dict(event))),
             )
             outcome = (await call).to_dict()
     except (Unavailable, Failure) as error:
