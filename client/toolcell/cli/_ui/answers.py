@@ -44,7 +44,7 @@ def outcome_of(call: CallInfo) -> Outcome | None:
     return read_outcome(call.outcome, b"", lambda: read_facts(call.outcome.facts))
 
 
-_NODE: Final = ("NODE",)
+NODE: Final = ("NODE",)
 
 
 def say_fault_of_records(terminal: Terminal, fault: str) -> None:
@@ -57,7 +57,7 @@ def print_calls(found: Sequence[CallInfo], *, of_nodes: bool = False) -> None:
     """Print calls as a table; with their nodes, where they are of several."""
     now = datetime.now(UTC)
     print_table(
-        (*_NODE[:of_nodes], "CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY"),
+        (*NODE[:of_nodes], "CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY"),
         [
             (
                 *((call.node,) if of_nodes else ()),
@@ -66,7 +66,7 @@ def print_calls(found: Sequence[CallInfo], *, of_nodes: bool = False) -> None:
                 _ending(call),
                 ago(time_of(call.accepted), now),
                 format_seconds(call.outcome.facts.run_seconds) if call.HasField("outcome") else "-",
-                _agent(call),
+                agent_of(call),
                 call.directory,
             )
             for call in found
@@ -84,7 +84,7 @@ def print_ended(call: CallInfo) -> None:
     ran = f", {format_seconds(call.outcome.facts.run_seconds)}" if call.HasField("outcome") else ""
     print_prose(
         f"{when} {clean(call.call_id)} {clean(call.tool)}: {clean(_ending(call))}{ran}, "
-        f"{clean(_agent(call))} in {clean(call.directory)}"
+        f"{clean(agent_of(call))} in {clean(call.directory)}"
     )
 
 
@@ -95,7 +95,8 @@ def _ending(call: CallInfo) -> str:
     return f"{outcome.kind.value} ({outcome.cause})" if outcome.cause else outcome.kind.value
 
 
-def _agent(call: CallInfo) -> str:
+def agent_of(call: CallInfo) -> str:
+    """Return who called: the program, and its agent where that is not its main one."""
     return f"{call.agent}/{call.agent_name}" if call.agent_name not in ("", "main") else call.agent or "-"
 
 
@@ -107,7 +108,7 @@ def print_story(answer: op.GetCallResponse | WireMessage) -> None:
         ("call", call.call_id),
         ("tool", call.tool),
         ("state", _ending(call)),
-        ("agent", _agent(call)),
+        ("agent", agent_of(call)),
         ("session", call.session_id),
         ("directory", call.directory),
         ("worker", call.worker_id or "-"),
@@ -182,7 +183,7 @@ def print_workers(answer: op.ListWorkersResponse | WireMessage, *, of_nodes: boo
 
 def _print_others(others: Sequence[op.WorkerInfo | WireMessage], now: datetime, *, of_nodes: bool) -> None:
     print_table(
-        (*_NODE[:of_nodes], "WORKER", "STATE", "SINCE", "PID", "MEMORY", "CALLS", "CALL", "FILE"),
+        (*NODE[:of_nodes], "WORKER", "STATE", "SINCE", "PID", "MEMORY", "CALLS", "CALL", "FILE"),
         [
             (
                 *((worker.node,) if of_nodes else ()),
@@ -210,7 +211,7 @@ def _print_servers(
         print()
     print_table(
         (
-            *_NODE[:of_nodes],
+            *NODE[:of_nodes],
             "SERVER",
             "STATE",
             "AGE",

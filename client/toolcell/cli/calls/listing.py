@@ -12,6 +12,7 @@ from typing import Any
 
 from toolcell._units import format_bytes
 from toolcell.cli._ui.answers import (
+    NODE,
     outcome_of,
     print_calls,
     print_ended,
@@ -60,13 +61,13 @@ async def calls(
     async with operator(context) as client:
         if call is not None:
             answer = await client.ask(client.operator.GetCall, op.GetCallRequest(call_id=call))
-            print_json(record(answer) | {"call": _record(answer.call)}) if context.as_json else print_story(
+            print_json(record(answer) | {"call": record_of(answer.call)}) if context.as_json else print_story(
                 answer
             )
             return Exit.OK
         found = await client.ask(client.operator.ListCalls, request)
     if context.as_json:
-        print_json({"calls": [_record(call) for call in found.calls]})
+        print_json({"calls": [record_of(call) for call in found.calls]})
     else:
         print_calls(found.calls, of_nodes=client.of_nodes)
     sys.stdout.flush()
@@ -84,12 +85,12 @@ async def _follow(context: CommandContext, request: op.ListCallsRequest) -> Exit
     async for ended in followed(context, watch):
         call = ended.call
         if seen.is_new(time_of(call.ended), (call.session_id, call.call_id)):
-            print_json(_record(call)) if context.as_json else print_ended(call)
+            print_json(record_of(call)) if context.as_json else print_ended(call)
             sys.stdout.flush()
     return Exit.OK
 
 
-def _record(call: pb.CallInfo) -> dict[str, Any]:
+def record_of(call: pb.CallInfo) -> dict[str, Any]:
     """A call as JSON has it."""
     known = record(call)
     del known["refusal_reason"], known["refusal"]
@@ -117,7 +118,7 @@ async def sessions(context: CommandContext, session: str | None) -> Exit:
         request = op.ListCallsRequest(session_id=found[0].session_id)
         running = (await client.ask(client.operator.ListCalls, request)).calls
     if context.as_json:
-        print_json({"session": record(found[0]), "calls": [_record(call) for call in running]})
+        print_json({"session": record(found[0]), "calls": [record_of(call) for call in running]})
         return Exit.OK
     (shown,) = found
     print_facts(
@@ -143,16 +144,7 @@ def _list_sessions(context: CommandContext, found: Sequence[op.SessionInfo], *, 
         return
     now = datetime.now(UTC)
     print_table(
-        (
-            *(("NODE",) if of_nodes else ()),
-            "SESSION",
-            "AGENT",
-            "STATE",
-            "OPENED",
-            "CALLS",
-            "ENDED",
-            "DIRECTORY",
-        ),
+        (*NODE[:of_nodes], "SESSION", "AGENT", "STATE", "OPENED", "CALLS", "ENDED", "DIRECTORY"),
         [
             (
                 *((session.node,) if of_nodes else ()),

@@ -12,10 +12,10 @@ from fastapi.responses import StreamingResponse
 
 from toolcell._version import VERSION
 from toolcell.adapters.gateway.application import JsonAnswer
-from toolcell.cli._ui.answers import outcome_of
 from toolcell.cli._ui.connect import CommandContext, ask, operator
 from toolcell.cli._ui.format import time_ago
 from toolcell.cli._ui.json_output import output_record, problem, record, tool
+from toolcell.cli.calls.listing import record_of
 from toolcell.cli.page.access import OPERATOR, PageSession
 from toolcell.cli.page.live import Live
 from toolcell.cli.page.rows import rates, row
@@ -109,9 +109,7 @@ def _add_calls(app: FastAPI, context: CommandContext) -> None:
     async def call(call_id: str) -> Response:
         """One call with its story."""
         found = await ask(context, OperatorMethods.GetCall, op.GetCallRequest(call_id=call_id))
-        outcome = outcome_of(found.call)
-        known = record(found.call) | {"outcome": outcome.to_dict() if outcome is not None else None}
-        return JsonAnswer(record(found) | {"call": known | row(found.call)})
+        return JsonAnswer(record(found) | {"call": record_of(found.call) | row(found.call)})
 
     @app.get(f"{OPERATOR}outputs/{{output_id}}")
     async def output(

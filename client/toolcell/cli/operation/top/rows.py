@@ -15,9 +15,9 @@ from rich.cells import cell_len, set_cell_size
 
 from toolcell._printable import printable
 from toolcell._units import format_bytes, format_seconds
+from toolcell.cli._ui.answers import agent_of
 from toolcell.cli._ui.format import time_of
 from toolcell_proto.v1 import operator_pb2 as op
-from toolcell_proto.v1 import toolcell_pb2 as pb
 
 GAP: Final = 1
 """Cells between two columns."""
@@ -173,7 +173,7 @@ def _calls(answer: op.GetActivityResponse, now: datetime) -> list[Row]:
             key=f"{call.session_id} {call.call_id}",
             texts=(
                 call.call_id, call.tool, call.state, _age(call.accepted, now), *_used(row),
-                _size(row.output_bytes) if row.output_bytes else "-", _agent(call), call.session_id,
+                _size(row.output_bytes) if row.output_bytes else "-", agent_of(call), call.session_id,
                 call.directory,
             ),
             bad=call.state == "aborting",
@@ -309,10 +309,6 @@ def _used(row: op.CallActivity | op.WorkerActivity) -> tuple[str, str]:
     if not row.HasField("usage"):
         return "-", "-"
     return f"{row.usage.processors * 100:.0f}%", _size(row.usage.memory_bytes)
-
-
-def _agent(call: pb.CallInfo) -> str:
-    return f"{call.agent}/{call.agent_name}" if call.agent_name not in ("", "main") else call.agent or "-"
 
 
 def _is_disabled(answer: op.GetActivityResponse, tool: str) -> bool:
