@@ -81,9 +81,9 @@ class LiveView(App[None]):
         Binding("s", "sort(1)", "sort"),
         Binding("S,upper_s", "sort(-1)", "sort back"),
         Binding("slash", "ask_filter", "filter"),
-        Binding("a", "abort", "abort"),
-        Binding("r", "restart", "restart"),
-        Binding("d", "disable", "disable"),
+        Binding("a", "act('a')", "abort"),
+        Binding("r", "act('r')", "restart"),
+        Binding("d", "act('d')", "disable"),
         Binding("space", "hold", "stand still"),
         Binding("question_mark", "keys", "keys"),
         Binding("escape", "leave_filter", "no filter", show=False),
@@ -95,6 +95,7 @@ class LiveView(App[None]):
         self._socket = socket
         self._request = request
         self._seconds = seconds
+        self._acts = {"a": self._abort, "r": self._restart, "d": self._disable}
         # The mutable state: the last answer and its rows, what was lost since when, and the rates of the looks before.
         self._client: Operator | None = None
         self._answer = op.GetActivityResponse()
@@ -337,27 +338,13 @@ class LiveView(App[None]):
 
         title = f"call {row.call_id}" if row.call_id else f"{self._request.list}: {row.key}"
         key = await self.push_screen_wait(Look(line(f"{title}  {row.tool}"), read, self._seconds))
-        match key:
-            case "a":
-                self._abort(row)
-            case "r":
-                self._restart(row)
-            case "d":
-                self._disable(row)
-            case _:
-                pass
+        if key in self._acts:
+            self._acts[key](row)
 
-    def action_abort(self) -> None:
+    def action_act(self, key: str) -> None:
+        """Do what a key says to the chosen row."""
         if (row := self._chosen) is not None:
-            self._abort(row)
-
-    def action_restart(self) -> None:
-        if (row := self._chosen) is not None:
-            self._restart(row)
-
-    def action_disable(self) -> None:
-        if (row := self._chosen) is not None:
-            self._disable(row)
+            self._acts[key](row)
 
     def _abort(self, row: Row) -> None:
         if row.call_id:
