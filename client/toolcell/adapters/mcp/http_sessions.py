@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import anyio
 from mcp import MCPError, types
@@ -53,6 +53,8 @@ IDLE_SECONDS = 1800.0  # without a request under way; a host that comes later op
 RETRY_MILLISECONDS = 1000  # before a host whose stream has broken comes back
 EVENTS_MAX = 256  # of one session that are kept for that
 EVENT_BYTES_MAX = 4 * 1024 * 1024  # of them together: a result with a picture, and the progress of many calls
+
+K = TypeVar("K", str, tuple[str, bool])
 
 _log = logging.getLogger("toolcell.mcp")
 
@@ -140,12 +142,13 @@ class HttpSessions:
                 ):  # its place is free, also while its calls are being aborted
                     self._sessions.pop(session_id, None)
             return
-        if len(self._sessions) >= SESSIONS_MAX and not await self._make_place():
-            text = (
-                f"All {SESSIONS_MAX} sessions have requests or calls under way; try again when one has ended."
-            )
-            await _error(503, text)(scope, receive, send)
-            return
+        if len(self._sessions) >= SESSIONS_MAX:
+            idlest = _idlest(self._sessions)
+            if idlest is None:
+                text = f"All {SESSIONS_MAX} sessions have requests or calls under way; try again when one has ended."
+                await _error(503, text)(scope, receive, send)
+                return
+            await self._sessions.pop(idlest).transport.terminate()
         session_id = os.urandom(16).hex()
         transport = StreamableHTTPServerTransport(
             session_id,
@@ -168,19 +171,6 @@ class HttpSessions:
     def _host(self) -> HostSession:
         surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
         return HostSession(surroundings, self._link())
-
-    async def _make_place(self) -> bool:
-        """End the session that was not used for the longest time; return False if all have something under way."""
-        quiet = [
-            (session.last_used, session_id)
-            for session_id, session in self._sessions.items()
-            if not session.requests and not session.host.busy
-        ]
-        if not quiet:
-            return False
-        _, longest = min(quiet)
-        await self._sessions.pop(longest).transport.terminate()
-        return True
 
     async def _session(self, session_id: str, session: _McpSession, ready: asyncio.Event) -> None:
         """One MCP session, to its end."""
@@ -213,7 +203,7 @@ class HttpSessions:
     def _schema(self, tool: str) -> Mapping[str, Any] | None:
         """For the check of headers that repeat arguments; without earlier sessions there are none."""
         for guest in self._guests.values():
-            catalog = guest.session.catalog
+            catalog = guest.host.catalog
             if catalog is not None and tool in catalog.tools:
                 return catalog.tools[tool].input_schema
         return None
@@ -225,7 +215,10 @@ class HttpSessions:
         guest = self._guests.get(key)
         if guest is None:
             if len(self._guests) >= SESSIONS_MAX:
-                self._make_room()
+                idlest = _idlest(self._guests)
+                if idlest is None:
+                    raise MCPError(types.INTERNAL_ERROR, "Too many hosts have calls under way.")
+                self._dismiss(idlest)
             guest = self._guests[key] = _HttpSession(self._host())
             self._group.create_task(self._guest(key, guest), name=f"host {key[0]}")
         guest.requests += 1
@@ -235,7 +228,7 @@ class HttpSessions:
             await guest.there.wait()
             if guest.dismissed.is_set():
                 raise MCPError(types.INTERNAL_ERROR, "The session has failed; try again.")
-            yield guest.session
+            yield guest.host
         finally:
             guest.requests -= 1
             guest.last_used = asyncio.get_running_loop().time()
@@ -246,7 +239,7 @@ class HttpSessions:
     async def _guest(self, key: tuple[str, bool], guest: _HttpSession) -> None:
         """One host's session, until it is dismissed."""
         try:
-            async with guest.session:
+            async with guest.host:
                 guest.there.set()
                 await guest.dismissed.wait()
         except Exception:  # noqa: BLE001  ours; the other hosts are served
@@ -256,17 +249,6 @@ class HttpSessions:
                 self._dismiss(key)
             guest.dismissed.set()
             guest.there.set()
-
-    def _make_room(self) -> None:
-        """Close the session that was idle longest; raises MCPError if there is none."""
-        quiet = [
-            (guest.last_used, key)
-            for key, guest in self._guests.items()
-            if not guest.requests and not guest.session.busy
-        ]
-        if not quiet:
-            raise MCPError(types.INTERNAL_ERROR, "Too many hosts have calls under way.")
-        self._dismiss(min(quiet)[1])
 
     def _dismiss(self, key: tuple[str, bool]) -> None:
         guest = self._guests.pop(key)
@@ -328,13 +310,23 @@ class _McpSession:
 class _HttpSession:
     """A host without a session, and how many of its requests are under way."""
 
-    def __init__(self, session: HostSession) -> None:
-        self.session = session
+    def __init__(self, host: HostSession) -> None:
+        self.host = host
         self.requests = 0
         self.last_used = 0.0
         self.leaves: asyncio.TimerHandle | None = None
         self.there = asyncio.Event()
         self.dismissed = asyncio.Event()
+
+
+def _idlest(sessions: Mapping[K, _McpSession | _HttpSession]) -> K | None:
+    """The key of the session that was not used for the longest time; None if all have something under way."""
+    quiet = [
+        (session.last_used, key)
+        for key, session in sessions.items()
+        if not session.requests and not session.host.busy
+    ]
+    return min(quiet)[1] if quiet else None
 
 
 class _Watched:
