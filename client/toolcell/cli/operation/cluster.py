@@ -9,17 +9,16 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from toolcell._paths import CLUSTER, cluster_file
-from toolcell._printable import json_text, printable
+from toolcell._printable import printable
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.json_output import record
 from toolcell.cli._ui.streams import print_json
 from toolcell.cli._ui.tables import print_facts, print_table
-from toolcell.cli._ui.terminal import Terminal
-from toolcell.cli.operation.join import exchange
+from toolcell.cli.operation.join import exchange, keep
 from toolcell.client._grpc.placement import PlacementMethods
 from toolcell.client._launch.placed import Membership, ask_each, placement, read_membership
-from toolcell.client._launch.remote import split, write
+from toolcell.client._launch.remote import split
 from toolcell_proto.v1 import placement_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2 import JoinResponse
 
@@ -72,17 +71,9 @@ async def join(context: CommandContext, address: str, code: str) -> Exit:
         authority=answer.authority,
         ticket="",
     )
-    path = cluster_file()
-    try:
-        write(path, membership, key + answer.certificate.encode())
-    except OSError as error:
-        raise Failure(Exit.FAILED, "not_written", f"{path} cannot be written: {error.strerror}.") from error
-    if context.as_json:
-        print(json_text({"address": CLUSTER, "placement": address, "node": answer.node}))
-    else:
-        Terminal(quiet=context.quiet).note(printable(f"You have joined the cluster of {address}.\n"))
-        print(CLUSTER)
-    return Exit.OK
+    shown = {"address": CLUSTER, "placement": address, "node": answer.node}
+    text = f"You have joined the cluster of {address}."
+    return keep(context, cluster_file(), membership, key + answer.certificate.encode(), shown, text)
 
 
 def others_of(answer: JoinResponse) -> list[str]:

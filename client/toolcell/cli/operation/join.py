@@ -17,7 +17,7 @@ from toolcell.cli._ui.terminal import Terminal
 from toolcell.client._grpc.channel import Channel
 from toolcell.client._grpc.methods import JoiningMethods
 from toolcell.client._grpc.remote import open_remote_link
-from toolcell.client._launch.remote import Machine, split, write
+from toolcell.client._launch.remote import Known, Machine, split, write
 from toolcell.client.errors import Refused, Unavailable
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -30,17 +30,24 @@ async def join(context: CommandContext, address: str, code: str) -> Exit:
     machine = Machine(
         node=answer.node, directory=answer.directory, authority=answer.authority, ticket=answer.ticket
     )
-    path = machine_file(address)
+    shown = {"address": f"{TLS}{address}", "node": machine.node, "directory": machine.directory}
+    joined = f"You can use the tools of {machine.directory} on {machine.node}."
+    return keep(context, machine_file(address), machine, key + answer.certificate.encode(), shown, joined)
+
+
+def keep(
+    context: CommandContext, path: str, joined: Known, identity: bytes, shown: dict[str, str], text: str
+) -> Exit:
+    """Write what was joined, and show its address, which `shown` has among other facts, and a text."""
     try:
-        write(path, machine, key + answer.certificate.encode())
+        write(path, joined, identity)
     except OSError as error:
         raise Failure(Exit.FAILED, "not_written", f"{path} cannot be written: {error.strerror}.") from error
     if context.as_json:
-        print(json_text({"address": f"{TLS}{address}", "node": machine.node, "directory": machine.directory}))
+        print(json_text(shown))
     else:
-        joined = f"You can use the tools of {machine.directory} on {machine.node}."
-        Terminal(quiet=context.quiet).note(f"{printable(joined)}\n")
-        print(f"{TLS}{address}")
+        Terminal(quiet=context.quiet).note(f"{printable(text)}\n")
+        print(shown["address"])
     return Exit.OK
 
 
