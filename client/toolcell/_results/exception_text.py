@@ -52,7 +52,7 @@ def describe_exception(error: BaseException, roots: Sequence[str] = ()) -> str:
     """
     if isinstance(error, ToolError):
         return "\n".join([whole(_text(error)), *_notes(error, roots)])
-    leaves = list(itertools.islice(_leaves(error), LEAVES_MAX + 1))
+    leaves = list(itertools.islice(_members(error, groups=False), LEAVES_MAX + 1))
     lines: list[str] = []
     for leaf in leaves[:LEAVES_MAX]:
         lines += _lines(leaf, roots)
@@ -60,7 +60,7 @@ def describe_exception(error: BaseException, roots: Sequence[str] = ()) -> str:
         lines += _causes(leaf, roots, lines)
     if len(leaves) > LEAVES_MAX:
         lines.append("and more")
-    for group in itertools.islice(_groups(error), LEAVES_MAX):
+    for group in itertools.islice(_members(error, groups=True), LEAVES_MAX):
         lines += _notes(group, roots)
         lines += _causes(group, roots, lines)
     text = "\n".join(lines)
@@ -114,7 +114,7 @@ def _causes(error: BaseException, roots: Sequence[str], lines: Sequence[str]) ->
     for _ in range(CAUSES_MAX):
         if cause is None:
             return
-        for leaf in itertools.islice(_leaves(cause), CAUSES_MAX):
+        for leaf in itertools.islice(_members(cause, groups=False), CAUSES_MAX):
             first = next(iter(_said(leaf)), "")
             if not first or _shown(first, roots) not in told:
                 yield f"caused by {_line(leaf, first, roots)}"
@@ -192,25 +192,16 @@ def _short(path: str, roots: Sequence[str]) -> str:
     return f"…/{name}" if parent else plain
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions of a group, whose own line tells only how many there are; any other exception itself."""
+def _members(error: BaseException, *, groups: bool) -> Iterator[BaseException]:
+    """The groups that an exception is made of, itself and those in it; or what is in them, whose own lines say more."""
     pending = [error]
     while pending:
         one = pending.pop()
-        if isinstance(one, BaseExceptionGroup):
+        is_group = isinstance(one, BaseExceptionGroup)
+        if is_group:
             pending += reversed(cast("BaseExceptionGroup[BaseException]", one).exceptions)
-        else:
+        if is_group is groups:
             yield one
-
-
-def _groups(error: BaseException) -> Iterator[BaseException]:
-    """The groups that an exception is made of: itself, and those in it."""
-    pending = [error]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, BaseExceptionGroup):
-            yield one
-            pending += reversed(cast("BaseExceptionGroup[BaseException]", one).exceptions)
 
 
 def exit_code(error: SystemExit) -> str:
