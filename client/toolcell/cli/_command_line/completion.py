@@ -9,7 +9,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import typer
@@ -71,23 +71,19 @@ def kinds(incomplete: str) -> list[str]:
     return _beginning(incomplete, KINDS)
 
 
-def tools(context: typer.Context, incomplete: str) -> list[str]:
-    """Suggest the tools of the directory."""
-    return _beginning(incomplete, _asked(context, "tools"))
+def _of_daemon(*kinds: str) -> Callable[[typer.Context, str], list[str]]:
+    """Return what suggests names and ids of these kinds."""
+
+    def suggest(context: typer.Context, incomplete: str) -> list[str]:
+        return [name for kind in kinds for name in _beginning(incomplete, _asked(context, kind))]
+
+    return suggest
 
 
-def calls(context: typer.Context, incomplete: str) -> list[str]:
-    """Suggest calls, running ones first."""
-    return _beginning(incomplete, _asked(context, "calls"))
-
-
-def tools_and_calls(context: typer.Context, incomplete: str) -> list[str]:
-    return [*tools(context, incomplete), *calls(context, incomplete)]
-
-
-def sessions(context: typer.Context, incomplete: str) -> list[str]:
-    """Suggest sessions."""
-    return _beginning(incomplete, _asked(context, "sessions"))
+tools = _of_daemon("tools")
+calls = _of_daemon("calls")
+tools_and_calls = _of_daemon("tools", "calls")
+sessions = _of_daemon("sessions")
 
 
 def _beginning(incomplete: str, known: Iterable[str]) -> list[str]:
