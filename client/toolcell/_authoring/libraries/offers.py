@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 LOW_LEVEL: Final = (
     "it makes a server of the MCP SDK's low-level class, whose tools only a client of it can see; declare them with "
@@ -42,14 +42,6 @@ class Offer:
     ignored: Sequence[str] = ()
 
 
-class LibraryReader(Protocol):
-    """A module of this package that reads the objects of one library."""
-
-    def read(self, objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
-        """Yield the tools of objects, which are given by their names in the namespace of `module`."""
-        ...
-
-
 READERS: Final[Mapping[str, tuple[str, str, str]]] = {
     # The stand-ins of FastMCP.
     "toolcell._authoring.libraries": (
@@ -62,8 +54,8 @@ READERS: Final[Mapping[str, tuple[str, str, str]]] = {
     "agents": ("openai_agents", "agents", "FunctionTool"),
     "pydantic_ai": ("pydantic_ai", "pydantic_ai", "FunctionToolset"),
 }
-"""By the package of an object's classes: the reader; and a module of the library that is imported then, with one of its
-names, because a project may have a package of its own called `agents`."""
+"""By the package of an object's classes: the reader, whose `read` is given objects by their names; and a module of the
+library that is imported then, with one of its names, because a project may have a package of its own called `agents`."""
 
 
 def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
@@ -82,8 +74,7 @@ def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
         ):
             found.setdefault(reader, {})[name] = value
     for reader, objects in found.items():
-        known = cast("LibraryReader", importlib.import_module(f"{__package__}.{reader}"))
-        yield from known.read(objects, module)
+        yield from importlib.import_module(f"{__package__}.{reader}").read(objects, module)
 
 
 def is_low_level(value: object) -> bool:

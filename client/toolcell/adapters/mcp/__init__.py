@@ -9,7 +9,6 @@ rest. `http_sessions` serves many hosts over HTTP, on the listener of `toolcell.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -37,16 +36,13 @@ if TYPE_CHECKING:
     from .kernel import Kernel
     from .stdio.server import StdioServer
 else:
-    MODULES = {
-        "PATH": "http_sessions",
-        "HostContext": "host.context",
-        "HostLink": "host.link",
-        "HttpSessions": "http_sessions",
-        "Kernel": "kernel",
-        "StdioServer": "stdio.server",
-    }
+    from toolcell._lazy import lazy
 
-    def __getattr__(name: str) -> object:
-        if name not in MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f".{MODULES[name]}", __name__), name)
+    _MODULES = {
+        f"{__name__}.host.context": ("HostContext",),
+        f"{__name__}.host.link": ("HostLink",),
+        f"{__name__}.http_sessions": ("PATH", "HttpSessions"),
+        f"{__name__}.kernel": ("Kernel",),
+        f"{__name__}.stdio.server": ("StdioServer",),
+    }
+    __getattr__, __dir__ = lazy(__name__, globals(), _MODULES)

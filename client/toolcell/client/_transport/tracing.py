@@ -9,7 +9,6 @@ ended, and the tool gets the trace's context as `ToolContext.traceparent`: what 
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ def begin(tool: str, call_id: str) -> CallSpan | None:
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):  # imported, by a library perhaps, and never set up
         return None
-    tracer = provider.get_tracer("toolcell", _version())
+    tracer = provider.get_tracer("toolcell", VERSION)
     span = tracer.start_span(
         f"execute_tool {tool}",
         attributes={
@@ -40,11 +39,6 @@ def begin(tool: str, call_id: str) -> CallSpan | None:
         },
     )
     return CallSpan(trace, tracer, span)
-
-
-@functools.cache
-def _version() -> str:
-    return VERSION
 
 
 class CallSpan:
