@@ -84,12 +84,7 @@ class _File:
 
 
 def absence(content: bytes, stem: str) -> str:
-    """Return why a file has no tools, and in further lines what gives it some; "" where that is not known.
-
-    Args:
-        content: The text of the file.
-        stem: Its name without `.py`.
-    """
+    """Return why a file with this content has no tools, and in further lines what gives it some; "" where that is not known."""
     if (file := _parsed(content, stem)) is None:
         return ""
     return next((said for look in LOOKS if (said := look(file))), "")

@@ -16,12 +16,7 @@ LAYERS_MAX = 20
 
 
 def lost(namespace: Mapping[str, object], exported: Iterable[object]) -> Iterator[tuple[int, str]]:
-    """Yield the line of each marked function that is not exported, and what to do.
-
-    Args:
-        namespace: The file's names.
-        exported: The functions of its tools.
-    """
+    """Yield the line of each marked function that is not exported, and what to do; `exported` are those of the file's tools."""
     marked: Any = namespace.get(MARKED, ())
     layers = [layer for function in exported for layer in _layers(function)]
     known = {id(layer) for layer in layers}

@@ -21,12 +21,7 @@ _NEARLY = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}", re.ASCII)
 
 
 class FieldError(Exception):
-    """A field of a tool's handler that cannot be used.
-
-    Args:
-        field: The field, as `handler.command`.
-        message: What is wrong with it, and what to write.
-    """
+    """A field of a tool's handler, as `handler.command`, that cannot be used: what is wrong with it, and what to write."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")

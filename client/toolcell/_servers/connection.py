@@ -90,12 +90,9 @@ class ServerListener(Protocol):
 
 
 class ServerConnection:
-    """A server process, and the conversation with it.
+    """A server process that has the variables of this one, and the conversation with it.
 
-    Args:
-        command: The program and its arguments; no shell reads them. It has the variables of this process.
-        directory: Where it is started.
-        host: Gets what the server says by itself.
+    No shell reads its command. `host` gets what it says by itself.
     """
 
     def __init__(self, command: Sequence[str], directory: str, host: ServerListener) -> None:

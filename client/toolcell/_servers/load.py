@@ -67,9 +67,7 @@ class ServerFileError(Exception):
 def name_of(server: str, tool: str) -> str:
     """Return the name under which a tool of a server is offered: `SERVER_TOOL`, or that of the tool if it begins so.
 
-    Args:
-        server: The name of its source.
-        tool: The name that the server gives it, which may be anything.
+    `server` is the name of its source; the server may call the tool anything.
     """
     name = tool if tool == server or tool.startswith(f"{server}_") else f"{server}_{tool}"
     while (plain := _OTHER.sub("_", name)) != name:
@@ -126,13 +124,9 @@ def _program_of(npm: Mapping[str, str]) -> str:
 
 
 class RunningServer:
-    """The server of this process, for who serves the calls of its tools.
+    """The server of this process, for who serves the calls of its tools, so many at once.
 
-    Args:
-        command: Its program and the arguments.
-        calls: How many calls it is given at once.
-        name: That of its source.
-        chosen: Names and patterns of the tools that are offered; empty, the default, for all.
+    `chosen` are names and patterns of the tools that are offered; by default all are.
     """
 
     def __init__(self, command: Sequence[str], calls: int, name: str, chosen: Sequence[str] = ()) -> None:

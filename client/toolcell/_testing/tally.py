@@ -13,11 +13,7 @@ MESSAGE_CHARACTERS_MAX: Final = 500
 
 
 class Tally:
-    """Counts the tests of one run.
-
-    Args:
-        runner: What runs them, "pytest" or "functions".
-    """
+    """Counts the tests of one run, of "pytest" or "functions"."""
 
     def __init__(self, runner: str) -> None:
         self.runner = runner
@@ -31,13 +27,7 @@ class Tally:
         return sum(self.counts.values())
 
     def add(self, test: str, verdict: Verdict, message: str = "") -> None:
-        """Count a test.
-
-        Args:
-            test: Its name.
-            verdict: How it ended.
-            message: Why it failed, its first line; "" by default.
-        """
+        """Count a test; `message` is the first line of why it failed."""
         self.counts[verdict] += 1
         if verdict == "failed" and len(self.failures) < FAILURES_MAX:
             shown = message.strip().partition("\n")[0][:MESSAGE_CHARACTERS_MAX]

@@ -27,13 +27,9 @@ OPTIONS: Final = (
 
 
 def run(files: Sequence[str], directory: str, tally: Tally, width: int) -> None:
-    """Run the tests of some files; pytest prints what it prints.
+    """Run the tests of some files on a terminal of so many columns; pytest prints what it prints.
 
-    Args:
-        files: Their paths.
-        directory: That of the tool.
-        tally: Counts them.
-        width: The columns of the terminal.
+    `directory` is that of the tool.
     """
     listener = _Listener(tally, width)
     options = [*OPTIONS, *_without_compiled_files(), f"--rootdir={directory}", f"--confcutdir={directory}"]

@@ -59,11 +59,7 @@ library that is imported then, with one of its names, because a project may have
 
 
 def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
-    """Yield the tools of other libraries in the namespace of a file, each once.
-
-    Args:
-        namespace: The file's names, after it has run.
-    """
+    """Yield the tools of other libraries in the namespace of a file that has run, each once."""
     module = str(namespace.get("__name__", ""))
     found: dict[str, dict[str, Any]] = {}
     for name, value in namespace.items():

@@ -55,12 +55,9 @@ PLAIN: Final = {
 
 
 class Repository:
-    """A repository as git may see it.
+    """A repository as git may see it, with the git directory that was made for it.
 
-    Args:
-        context: The context of the call.
-        directory: The git directory that was made for it.
-        config: What its own configuration says, by key; keys are in lower case but for the middle part.
+    `config` is what its own configuration says, by key; keys are in lower case but for the middle part.
     """
 
     def __init__(self, context: ToolContext, directory: Path, config: Mapping[str, str]) -> None:

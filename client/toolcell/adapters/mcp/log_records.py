@@ -45,12 +45,7 @@ class LogRecords:
         return bool(self._kept)
 
     def put(self, record: Log, wanted: types.LoggingLevel | None) -> bool:
-        """Keep a record of a level that is wanted, or of a higher one; return whether it was kept.
-
-        Args:
-            record: What the tool logged.
-            wanted: The least level; None: no record at all.
-        """
+        """Keep a record of a level that is wanted, or of a higher one; None wants none. Return whether it was kept."""
         level = level_of(record.level) or "info"
         if record.source != "log" or not is_wanted(level, wanted):
             return False

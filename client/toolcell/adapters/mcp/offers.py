@@ -194,13 +194,7 @@ def read(outcome: Outcome, asked: str, own: str, tool: str, offers: ServerOffers
 
 
 def messages(outcome: Outcome, tool: str, offers: ServerOffers) -> types.GetPromptResult:
-    """The messages of a prompt. Raises MCPError.
-
-    Args:
-        outcome: That of the call.
-        tool: What leads to the server.
-        offers: What all servers offer, for the addresses in it.
-    """
+    """The messages of a prompt, which `tool` leads to; `offers` has the addresses in it. Raises MCPError."""
     _check(outcome, None)
     said = _objects(_details(outcome), "messages")
     if outcome.output is not None or len(said) != len(outcome.content):

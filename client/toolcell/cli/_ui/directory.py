@@ -21,10 +21,9 @@ def served(address: str | None) -> str:
 
 
 def unusable(directory: str | None = None) -> Failure | None:
-    """Return what is wrong with a directory: it was removed, or its path is no text; None if nothing is.
+    """Return what is wrong with a directory, by default the current one; None if nothing is.
 
-    Args:
-        directory: Its path, where it was looked for already; default: the current directory.
+    It was removed, or its path, which may have been looked for already, is no text.
     """
     try:
         path = directory or os.getcwd()

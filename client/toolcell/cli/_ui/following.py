@@ -37,9 +37,7 @@ async def followed(
 ) -> AsyncIterator[T]:
     """Yield what the running daemon tells, and then each that comes after it. Raises `Unavailable` where none runs.
 
-    Args:
-        context: Which daemon.
-        watch: Asks a daemon, which may be another one each time.
+    `watch` asks a daemon, which may be another one each time.
     """
     terminal = Terminal(quiet=context.quiet)
     is_first, refused = True, False
@@ -83,12 +81,7 @@ class Seen:
         return wanted
 
     def is_new(self, time: datetime | None, known: Hashable) -> bool:
-        """Return whether something is told for the first time.
-
-        Args:
-            time: Of the answer.
-            known: What tells it from others.
-        """
+        """Return whether an answer is told for the first time; `known` tells it from others."""
         if time is not None and (self._last is None or time > self._last):
             self._last = time
         if known in self._latest:

@@ -32,12 +32,7 @@ GOOD: Final = frozenset({"ok", "in use"})
 
 
 def print_facts(facts: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
-    """Print names with their values.
-
-    Args:
-        facts: Both.
-        indent: The spaces before a name; default: 0.
-    """
+    """Print names with their values, so many spaces before each."""
     pairs = [(name, clean(value)) for name, value in facts]
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
@@ -69,14 +64,9 @@ def print_table(
     wrap: Collection[str] = (),
     empty: str = "",
 ) -> None:
-    """Print headings and rows.
+    """Print headings and rows, or the sentence `empty` where there are none.
 
-    Args:
-        headings: The names of the columns.
-        rows: Their texts.
-        right: The columns that are aligned to the right.
-        wrap: The columns that may be narrower than their texts.
-        empty: The sentence in place of a table without rows.
+    The columns of `right` are aligned to the right, those of `wrap` may be narrower than their texts.
     """
     if empty and not rows:
         print_prose(empty)

@@ -162,10 +162,7 @@ class Terminal:
     async def agrees(self, question: str, *, without: str, declined: str) -> bool:
         """Ask a question that is answered with yes or no, and say what a no means; return whether it was yes.
 
-        Args:
-            question: What is asked.
-            without: What to say without a terminal, which is a no.
-            declined: What to say of a no.
+        Without a terminal that is a no, which `without` says; `declined` is said of a person's no.
         """
         if self.answers and (await self.ask(question, "[y/N]")).lower() in ("y", "yes"):
             return True
@@ -209,13 +206,7 @@ class Terminal:
 
 
 class Waiting:
-    """A line that says what is waited for, until it ends.
-
-    Args:
-        terminal: Where it stands.
-        text: What is waited for.
-        began: Since when, by the monotonic clock; default: now.
-    """
+    """A line of a terminal that says what is waited for, until it ends. It `began` by the monotonic clock, by default now."""
 
     def __init__(self, terminal: Terminal, text: str, *, began: float | None = None) -> None:
         self.text = text

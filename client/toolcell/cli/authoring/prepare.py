@@ -18,11 +18,9 @@ ENDINGS = {"failed": Exit.FAILED, "refused": Exit.REFUSED}
 
 
 async def prepare(context: CommandContext, project: str, *, remove_unused: bool = False) -> Exit:
-    """Install what the tools of a directory ask for; exits with 1 where a part of it failed, 3 where one was refused.
+    """Install what the tools of a directory ask for, the user's own among them, or remove what no tool file asks for.
 
-    Args:
-        project: A directory; its tools are the project's and the user's own.
-        remove_unused: Whether to remove what no tool file of any directory asks for, and install nothing.
+    Exits with 1 where a part of it failed, 3 where one was refused.
     """
     directory = os.path.abspath(project)  # noqa: ASYNC240  # it looks at no disk
     places: dict[str, op.PrepareResponse] = {}

@@ -84,13 +84,9 @@ def tell(
     as_json: bool = False,
     events: bool = False,
 ) -> None:
-    """Print how a call ended: the result to stdout, the rest to stderr.
+    """Print how a call ended: the result to stdout, and the rest to the terminal.
 
-    Args:
-        terminal: For the rest.
-        outcome: How it ended.
-        as_json: Whether all of it is one object, on stdout; default: no.
-        events: Whether that object is the last of those of its events; default: no.
+    With `as_json` all of it is one object on stdout, and with `events` the last of those of its events.
     """
     record = {"call_id": call_id, "tool": tool, **outcome.to_dict()} if events or as_json else {}
     if events:

@@ -66,12 +66,7 @@ def _print_value(said: str, origin: str, widest: int) -> None:
 
 
 async def set_key(context: CommandContext, key: str, value: str) -> Exit:
-    """Set a key of the user's configuration, and have a running daemon read it.
-
-    Args:
-        key: Dotted, as TOML has it.
-        value: As TOML has it; what is no TOML is text.
-    """
+    """Set a dotted key of the user's configuration, and have a running daemon read it. A value that is no TOML is text."""
     done = run("toolcelld.config.edit", key, value)
     refuse_mistakes(done)
     read = await reread(context, done["file"])
@@ -120,11 +115,7 @@ def run(
 ) -> dict[str, Any]:
     """Run a module of the daemon's package, and return what it prints.
 
-    Args:
-        module: Its name.
-        words: Its words.
-        said: What it reads on stdin.
-        failed: What to say where it fails by itself.
+    It reads `said` on stdin; `failed` is what to say where it fails by itself.
     """
     done = subprocess.run(
         [sys.executable, "-P", "-m", module, *words],

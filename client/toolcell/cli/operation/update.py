@@ -22,14 +22,7 @@ TRIED_SECONDS: Final = 900.0
 
 
 async def update(context: CommandContext, server: str, version: str | None, *, yes: bool) -> Exit:
-    """Show what another version of a server changes, ask, and write it into the configuration.
-
-    Args:
-        context: The options of all commands.
-        server: The name of its source.
-        version: The version of its package; None for the newest that the registry has.
-        yes: Whether it is done without a question.
-    """
+    """Show what another version of a server changes, by default the newest, ask unless `yes`, and write it down."""
     waiting = Terminal(quiet=context.quiet).waiting(LOADING)
     async with waiting as line, daemon(context) as found, operate(found) as client:
         request = op.TryServerRequest(directory=os.getcwd(), server=server, version=version or "")

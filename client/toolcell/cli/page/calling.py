@@ -66,13 +66,7 @@ class OpenQuestions:
         self._open: dict[str, tuple[Callable[[_Answered], bool], asyncio.Future[_Answered]]] = {}
 
     async def put(self, tell: Tell, about: dict[str, Any], fits: Callable[[_Answered], bool]) -> _Answered:
-        """Tell a question, and wait for its answer; cancelling takes it back.
-
-        Args:
-            tell: Tells an event to the page.
-            about: What is asked.
-            fits: Whether something is an answer to it.
-        """
+        """Tell a question to the page, and wait for an answer that fits it; cancelling takes it back."""
         name = secrets.token_urlsafe(NAME_BYTES)
         future: asyncio.Future[_Answered] = asyncio.get_running_loop().create_future()
         self._open[name] = fits, future

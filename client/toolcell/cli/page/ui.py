@@ -27,12 +27,9 @@ from toolcell.client._launch.daemon import find
 
 
 async def ui(context: CommandContext, options: HttpOptions, *, may_act: bool) -> Exit:
-    """Serve the page until SIGINT or SIGTERM.
+    """Serve the page until SIGINT or SIGTERM; with `may_act` who opens the link may also act.
 
-    Args:
-        context: The options of every command.
-        options: Where to listen, and the token of hosts, for the gateway.
-        may_act: Whether who opens the link may also act.
+    The options are where to listen, and the token of hosts, for the gateway.
     """
     address = address_of(options)
     if address.path or not address.is_loopback:

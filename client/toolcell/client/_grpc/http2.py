@@ -109,12 +109,7 @@ class _Rpc:
 
 
 class Http2Connection:
-    """A connection and its RPCs. After each call, `take` what is to be sent.
-
-    Args:
-        token: What every RPC shows.
-        scheme: Of which kind it is.
-    """
+    """A connection and its RPCs, each of which shows the token in its scheme. After each call, `take` what is to be sent."""
 
     def __init__(self, token: str, scheme: str = "Bearer") -> None:
         self.closed: Status | None = None  # why no RPC can begin any more

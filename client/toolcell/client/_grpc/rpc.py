@@ -82,12 +82,7 @@ class Rpc:
 
 
 class RpcLink(asyncio.BufferedProtocol):
-    """A connection to a daemon and its RPCs.
-
-    Args:
-        token: What the daemon wants to see with each of them.
-        scheme: Of which kind it is.
-    """
+    """A connection to a daemon and its RPCs, each of which shows the token in its scheme."""
 
     def __init__(self, token: str, scheme: str = "Bearer") -> None:
         self._http2 = Http2Connection(token, scheme)
@@ -102,13 +97,7 @@ class RpcLink(asyncio.BufferedProtocol):
     def begin(
         self, method: str, on_message: Callable[[bytes], None], timeout_seconds: float | None = None
     ) -> Rpc:
-        """Begin an RPC; on a connection that was lost it has ended.
-
-        Args:
-            method: Its path, such as "/toolcell.v1.ToolCell/Attach".
-            on_message: Called with each message.
-            timeout_seconds: The deadline that the daemon is told; default: none.
-        """
+        """Begin an RPC, of which the daemon is told the deadline; on a connection that was lost it has ended."""
         if self._http2.closed is not None:
             rpc = Rpc(self, 0, on_message)
             rpc.end(self._http2.closed)

@@ -55,12 +55,9 @@ KnownT = TypeVar("KnownT", bound=Known)
 
 
 class Remote(Daemon):
-    """A daemon at an address of a network.
+    """A daemon at an address of a network, HOST:PORT.
 
-    Args:
-        address: HOST:PORT.
-        machine: What was learnt when the machine was joined.
-        path: The file with the key and the certificate.
+    `machine` is what was learnt when it was joined, `path` the file with the key and the certificate.
     """
 
     # With the two seconds until a lost machine is noticed, an agent learns of it within four

@@ -72,12 +72,7 @@ class Lease:
         self._timer = asyncio.get_running_loop().call_later(self._seconds / WORDS, self._speak, stream)
 
     def lost(self, message: str, *, sent: bool) -> Outcome:
-        """The outcome of a call that is lost with the machine.
-
-        Args:
-            message: What happened.
-            sent: Whether the machine may have had the call.
-        """
+        """The outcome of a call that is lost with the machine, which may have had it if it was sent."""
         until = self._until.strftime("%Y-%m-%dT%H:%M:%SZ")
         if sent:
             lines = [

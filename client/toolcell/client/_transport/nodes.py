@@ -43,11 +43,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Nodes(Operator):
-    """The nodes of a cluster in place of one daemon.
-
-    Args:
-        overseen: What Placement has said of them.
-    """
+    """The nodes of a cluster, as Placement has told them, in place of one daemon."""
 
     __slots__ = ("_overseen", "faults")
 

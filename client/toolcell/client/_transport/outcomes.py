@@ -57,13 +57,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_outcome(message: pb.Outcome | WireMessage, body: bytes, facts: Callable[[], Facts]) -> Outcome:
-    """How a call ended.
-
-    Args:
-        message: The message.
-        body: The message's own body with all its chunks.
-        facts: Reads the facts of the message; called when they are first accessed.
-    """
+    """How a call ended; `body` is the message's own with all its chunks. `facts` is called when they are first accessed."""
     try:
         content, details, structured = read_body(body)
         metadata: Mapping[str, Any] = json.loads(message.metadata) if message.metadata else {}
@@ -99,12 +93,9 @@ def refused(refusal: Refusal) -> Outcome:
 
 
 def lost(message: str, reason: str, *, sent: bool) -> Outcome:
-    """The outcome of a call whose own is lost with the connection.
+    """The outcome of a call whose own is lost with the connection; `sent` says that the daemon may have had the call.
 
-    Args:
-        message: What happened.
-        reason: The reason of the refusal that ended the stream; "" if there was none.
-        sent: Whether the daemon may have had the call.
+    `reason` is that of the refusal that ended the stream; "" if there was none.
     """
     return Outcome(
         Kind.internal,

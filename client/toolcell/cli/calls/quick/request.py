@@ -16,13 +16,9 @@ READ_BYTES = 256 * 1024
 def ask(
     address: str, token: str, method: str, request: bytes, answer: wire.Table, seconds: float = ANSWER_SECONDS
 ) -> wire.WireMessage:
-    """Return the answer. Raises Unserved, whatever goes wrong: the whole command asks again, and says it.
+    """Ask the daemon at the path of a socket, for so many seconds at most, and return the answer.
 
-    Args:
-        address: The path of the daemon's socket.
-        token: The token that the daemon wants to see.
-        request: The request, encoded.
-        seconds: The longest wait; default: 30 seconds.
+    Raises Unserved, whatever goes wrong: the whole command asks again, and says it.
     """
     import _socket  # `socket` loads selectors and enum
 

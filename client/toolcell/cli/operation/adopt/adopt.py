@@ -33,13 +33,9 @@ ADOPTION: Final = "toolcelld.catalog.discovery.adoption"
 
 
 async def adopt(context: CommandContext, hosts: Sequence[str] | None, *, project: bool, yes: bool) -> Exit:
-    """Show what would become of the servers of hosts, ask, and do it.
+    """Show what would become of the servers of hosts, by default of all, ask unless `yes`, and do it.
 
-    Args:
-        context: The options of all commands.
-        hosts: Their names; default: all.
-        project: Whether the files of the project in this directory are meant, in place of the user's.
-        yes: Whether it is done without a question.
+    With `project` the files of the project in this directory are meant, in place of the user's.
     """
     keys = checked_hosts(context, hosts, project=project)
     kept: list[KeptFile] = []

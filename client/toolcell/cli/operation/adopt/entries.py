@@ -133,14 +133,9 @@ class Left:
 
 
 def read(key: str, host: McpHost, name: str, entry: object, project: str) -> Server | Left:
-    """Read an entry.
+    """Read an entry of a host's file: the server of that name.
 
-    Args:
-        key: The name of the host.
-        host: The host.
-        name: The name of the server in its file.
-        entry: What the file says.
-        project: The directory of the project that the file is of; empty for the user's own.
+    `project` is the directory of the project that the file is of; empty for the user's own.
     """
     try:
         return _Reader(key, host, project).server(name, entry)

@@ -45,12 +45,9 @@ class _Returned:
 
 
 async def give_back(context: CommandContext, hosts: Sequence[str] | None, *, project: bool) -> Exit:
-    """Undo adoptions, the last one first.
+    """Undo adoptions of hosts, by default of all, the last one first.
 
-    Args:
-        context: The options of all commands.
-        hosts: The names of the hosts; default: all.
-        project: Whether the files of the project in this directory are meant, in place of the user's.
+    With `project` the files of the project in this directory are meant, in place of the user's.
     """
     keys = checked_hosts(context, hosts, project=project)
     above = os.getcwd() if project else None

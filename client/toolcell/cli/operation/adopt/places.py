@@ -129,12 +129,9 @@ class Changed(Exception):
 
 
 def places_of(key: str, environment: Mapping[str, str], project: str | None) -> list[ServerPlace]:
-    """Return where a host may have servers.
+    """Return where a host may have servers, by the variables of an environment.
 
-    Args:
-        key: The name of the host.
-        environment: Variables that say where its files are.
-        project: The directory of a project, for the files in there; None for the user's own.
+    `project` is the directory of a project, for the files in there; None for the user's own.
     """
     host = HOSTS[key]
     if project is not None and not host.project:

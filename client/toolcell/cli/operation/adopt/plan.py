@@ -160,9 +160,7 @@ def refused(found: Sequence[Server | Left], reasons: Mapping[str, str]) -> list[
 def ruled(text: str, move: Move) -> Iterator[tuple[str, str]]:
     """Yield the rules of a host's settings that name an adopted tool, each with what it is called from now on.
 
-    Args:
-        text: The settings, in which tools are named mcp__SERVER__TOOL.
-        move: What becomes of the host's servers.
+    The settings are text, in which tools are named mcp__SERVER__TOOL.
     """
     for adopted in move.adopted:
         name = re.escape(_NO_NAME.sub("_", adopted.server.name))

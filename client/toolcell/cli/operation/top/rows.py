@@ -123,11 +123,9 @@ def marks(values: Sequence[float]) -> str:
 
 
 def figures(answer: op.GetActivityResponse, rate: float | None) -> list[tuple[str, str]]:
-    """Return the lines of figures, each with the word before it.
+    """Return the lines of figures of the last answer, each with the word before it.
 
-    Args:
-        answer: What the daemon has said last.
-        rate: The calls that ended in a second; None where that is not known yet.
+    `rate` are the calls that ended in a second; None where that is not known yet.
     """
     status, host, now = answer.status, answer.host, datetime.now(UTC)
     calls, workers = answer.calls_by_state, answer.workers_by_state

@@ -45,13 +45,7 @@ class Confirmation(ModalScreen[str | None]):
 
 
 class Look(ModalScreen[str]):
-    """Shows one thing, read anew again and again; the answer is the key that it was left with: "", "a", "r" or "d".
-
-    Args:
-        title: Of the thing.
-        read: Returns its text as it is now.
-        seconds: Between two readings.
-    """
+    """Shows one thing, read anew after so many seconds; the answer is the key that it was left with: "", "a", "r" or "d"."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "leave('')", "back", priority=True),
@@ -91,11 +85,7 @@ class Look(ModalScreen[str]):
 
 
 class KeyHelp(ModalScreen[None]):
-    """Says what the keys do.
-
-    Args:
-        text: That.
-    """
+    """Says what the keys do."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,question_mark", "leave", "back", priority=True)

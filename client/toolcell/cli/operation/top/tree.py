@@ -23,12 +23,7 @@ NAME_CELLS: Final = 36
 
 
 def tree_of(worker: int, daemon: int) -> str:
-    """Return the tree with its heading; empty where the worker is not found below its daemon. Blocks.
-
-    Args:
-        worker: The process of the worker, by the daemon's account.
-        daemon: The daemon's process.
-    """
+    """Return the tree of a worker's process with its heading; empty where it is not found below its daemon. Blocks."""
     try:
         root = psutil.Process(worker)
         if daemon not in (above.pid for above in root.parents()):

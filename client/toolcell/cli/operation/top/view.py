@@ -58,13 +58,7 @@ q       leave"""
 
 
 class LiveView(App[None]):
-    """The application.
-
-    Args:
-        socket: The daemon's socket; None for the user's.
-        request: What is asked for first.
-        seconds: Between two looks.
-    """
+    """The application, with the daemon of a socket, by default the user's; `seconds` are between two looks."""
 
     TITLE = "toolcell top"
     ENABLE_COMMAND_PALETTE = False
