@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given
@@ -24,8 +24,8 @@ from toolcelld.output.result import (
 from toolcelld.output.spill import OutputOrigin, SpillStore
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.frames import Decoder, FrameError
-from toolcelld.protocol.messages import MessageError, ResultMessage, from_worker
-from toolcelld.worker.calling.report import Usage, WorkerReport
+from toolcelld.protocol.messages import Kind, MessageError, ResultMessage, from_worker
+from toolcelld.worker.calling.report import SHORT_CHARACTERS, Usage, WorkerReport
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 SETTINGS = resolve(Config(), "t", {}, "project")
@@ -119,6 +119,62 @@ def test_a_result_does_not_depend_on_how_it_is_split(
     assert result is not None
     assert json.loads(result.body) == {"content": [*map(on_the_wire, blocks)], "details": details}
     assert result.metadata == (metadata or {})
+
+
+USAGES = st.builds(
+    Usage,
+    st.integers(0, 10**12).map(lambda microseconds: microseconds / 1e6),
+    st.integers(0, 10**12),
+    st.integers(0, 9),
+    st.sampled_from([(), ("umask",)]),
+)
+REPORTS = st.builds(
+    WorkerReport,
+    st.sampled_from(get_args(Kind)),
+    st.builds(
+        Result,
+        st.lists(st.builds(TextBlock, TEXTS), max_size=2).map(tuple),
+        st.none() | st.binary(max_size=9),
+        st.none() | st.just("a title"),
+        st.none() | st.binary(max_size=9),
+        fits=st.booleans(),
+    ),
+    st.booleans(),
+    st.sampled_from([None, "disk"]),
+    st.sampled_from([None, "", "a host"]),
+    st.sampled_from(["", "a module"]),
+)
+
+
+@given(
+    st.builds(
+        WorkerReport,
+        st.just("ok"),
+        st.builds(
+            Result,
+            st.tuples(st.builds(TextBlock, TEXTS)),
+            st.none() | st.binary(max_size=9),
+            fits=st.booleans(),
+        ),
+    )
+    | REPORTS,
+    USAGES,
+)
+def test_a_plain_result_is_the_message_that_any_other_is(report: WorkerReport, usage: Usage) -> None:
+    """The format of a header, and the encoding of a message, are two ways to write the same."""
+    written = [frame for data in report.frames(7, usage) for frame in Decoder().feed(data)]
+    assert written == [frame for data in report._any_frames(7, usage) for frame in Decoder().feed(data)]
+
+
+@pytest.mark.parametrize("characters", [0, SHORT_CHARACTERS, SHORT_CHARACTERS + 1])
+@pytest.mark.parametrize("character", ["a", "\U0001f600"])
+def test_a_plain_result_of_any_length_is_within_the_bounds_of_a_frame(
+    character: str, characters: int
+) -> None:
+    text = character * characters
+    report = WorkerReport("ok", Result((TextBlock(text),), b"x" * characters))
+    (frame,) = Decoder().feed(b"".join(report.frames(7, USAGE)))
+    assert frame.payload == text.encode() + b"x" * characters
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
