@@ -85,7 +85,7 @@ class Export:
         """Make now what else the first call has to wait for: what reads the arguments, and the schema of the result."""
         self._parameters.prepare()
         if self._returns is not None:
-            _ = self._returns.schema
+            _ = self._returns.sure
 
     def arguments(self, raw: bytes) -> Any:
         """Validate a JSON object for `invoke`; raises InvalidArguments and nothing else."""
@@ -101,10 +101,13 @@ class Export:
         """What the tool returned as a Result, held against its schema; raises ToolError where it is none."""
         result = normalise(value, shapes=self._shapes)
         if self._returns is not None and self._returns.schema is not None and not result.is_error:
-            if result.details is None and value is not None:
-                return replace(result, misfit="it is text or other content, and no data")
-            misfit = self._returns.misfit(result.details)
-            return replace(result, fits=misfit == "", misfit=misfit or "")
+            if type(value) in self._returns.sure:
+                result.fits = True
+            elif result.details is None and value is not None:
+                result.misfit = "it is text or other content, and no data"
+            else:
+                misfit = self._returns.misfit(result.details)
+                result.fits, result.misfit = misfit == "", misfit or ""
         return result
 
 

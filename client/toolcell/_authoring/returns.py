@@ -44,6 +44,12 @@ PARTS_MAX: Final = 2000
 WRAPPED: Final = "x-fastmcp-wrap-result"
 """The key of a schema whose value stands under `result`."""
 _CONTAINERS: Final = frozenset[Any]({list, dict, tuple})
+_OF_TYPE: Final[Mapping[str, frozenset[type]]] = {
+    "boolean": frozenset({bool}),
+    "integer": frozenset({int}),
+    "number": frozenset({int}),  # a float can be infinite
+}
+"""The classes whose values are of a type of JSON Schema, whatever they are."""
 _PRESENCE: Final = frozenset[Any]({typing.Required, typing.NotRequired})
 _SAID: Final = frozenset({"title", "description", "default", "examples", "deprecated", "$defs"})
 """Keywords of an output schema that promise nothing."""
@@ -76,6 +82,19 @@ class Returns:
             return _as_object(_without_references(schema)) or _as_object(schema)
         except Exception:  # noqa: BLE001  an annotation is the tool's code, and its types have hooks of their own
             return None
+
+    @cached_property
+    def sure(self) -> frozenset[type]:
+        """The classes of which every value fits, so that none needs to be looked at."""
+        schema = self.schema or {}
+        if not schema.get(WRAPPED) or not isinstance(
+            inner := schema.get("properties", {}).get("result"), dict
+        ):
+            return frozenset()
+        rules = cast("dict[str, Any]", inner)
+        return (
+            _OF_TYPE.get(str(rules["type"]), frozenset()) if rules.keys() - _SAID == {"type"} else frozenset()
+        )
 
     def misfit(self, details: bytes | None) -> str | None:
         """Say what is wrong with a value, in a sentence; "" if it fits, None if it has not been looked at.

@@ -29,6 +29,8 @@ from toolcell._results.way_out import way_out
 
 # sys.int_info.default_max_str_digits: a longer integer can be written as JSON, but `json.loads` refuses it.
 INTEGER_DIGITS_MAX = 4300
+SHORT_BITS = 64
+"""Of an integer that is written at once."""
 UNKNOWN = "it does not know"
 DEPTH_MAX, PARTS_MAX, PLACE_LETTERS_MAX = 8, 1000, 100
 """Of the place that is told of a part without a JSON form: each part that is looked at is written once more."""
@@ -62,6 +64,8 @@ def whole(text: str) -> str:
 
 def to_json(value: object) -> bytes:
     """Compact JSON of any value, with the texts "NaN", "Infinity" and "-Infinity"; ToolError says why there is none."""
+    if type(value) is int and value.bit_length() < SHORT_BITS:
+        return b"%d" % value
     written = value
     try:
         data = _serialised(value)

@@ -48,6 +48,11 @@ def test_every_number_that_a_float_holds_is_read(text: str) -> None:
         assert from_json(text.encode()) == expected
 
 
+@given(st.integers() | st.integers(-3, 3).map(lambda near: 2**63 + near) | st.booleans())
+def test_an_integer_is_written_as_python_writes_it(number: int) -> None:
+    assert to_json(number).decode() == json.dumps(number)
+
+
 @pytest.mark.parametrize("text", ['"1e999"', '{"1e999": "' + "7" * 400 + '"}'])
 def test_text_that_looks_like_a_number_is_read(text: str) -> None:
     assert from_json(text) == json.loads(text)

@@ -14,11 +14,12 @@ from typing import Annotated, Any, Literal, cast
 
 import jsonschema  # type: ignore[import-untyped]  # comes with the MCP SDK, without types
 import pytest
-from pydantic import AnyUrl, AwareDatetime, BaseModel, Field
+from pydantic import AnyUrl, AwareDatetime, BaseModel, Field, WithJsonSchema
 
 from toolcell import File, Image, Link, ToolContext, ToolResult, tool
 from toolcell._authoring.discover import Export, exports
-from toolcell._authoring.returns import CHECKED_BYTES_MAX, SCHEMA_BYTES_MAX, WRAPPED
+from toolcell._authoring.returns import CHECKED_BYTES_MAX, SCHEMA_BYTES_MAX, WRAPPED, Returns
+from toolcell._results.json_value import to_json
 
 INTEGER = {"type": "integer"}
 
@@ -210,6 +211,29 @@ def test_a_value_that_does_not_fit_is_a_result_all_the_same(annotation: Any, val
     assert misfit in result.misfit
     assert result.misfit.count(";") <= 2
     assert result.blocks
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sure"),
+    [
+        (int, {int}),
+        (bool, {bool}),
+        (float, {int}),
+        (Annotated[int, Field(description="of all")], {int}),
+        (Annotated[int, Field(le=3)], set[type]()),
+        (int | None, set[type]()),
+        (Literal[1, 2], set[type]()),
+        (Annotated[int, WithJsonSchema({"type": ["integer", "null"]})], set[type]()),
+        (Row, set[type]()),
+        (Any, set[type]()),
+    ],
+    ids=repr,
+)
+def test_only_what_fits_in_any_case_is_not_looked_at(annotation: Any, sure: set[type]) -> None:
+    returns = Returns(lambda: annotation)
+    assert returns.sure == sure
+    values = (True, False, 0, -1, 10**30, 1.5, float("inf"), float("nan"), "1", None)
+    assert all(returns.misfit(to_json(value)) == "" for value in values if type(value) in sure)
 
 
 def test_a_failure_is_not_held_against_the_schema() -> None:
