@@ -75,8 +75,7 @@ class Parameters:
         raw = raw or b"{}"
         data = _parsed(raw)
         wrong: list[tuple[str, str]] = []
-        if (known := self.known) is not None:
-            wrong = _unknown_names(data, known)
+        if (known := self.known) is not None and (wrong := _unknown_names(data, known)):
             data = {name: item for name, item in data.items() if name in known}
         value: Any = data
         if self.make_adapter is None:
@@ -85,7 +84,7 @@ class Parameters:
             wrong += islice(violations(data, schema, schema), VIOLATIONS_MAX)
         else:
             try:
-                value = self.make_adapter().validate_json(raw)
+                value = self.make_adapter().validator.validate_json(raw)
             except ValidationError as error:
                 wrong += complaints(error, data)
             except Exception as error:  # noqa: BLE001  a validator of the tool's own may raise anything
@@ -253,7 +252,7 @@ def _parsed(raw: bytes) -> dict[str, Any]:
         raise InvalidArguments(
             [("", f"should be a JSON object, got {to_json(data)[:60].decode(errors='replace')}")]
         )
-    return cast("dict[str, Any]", data)
+    return data  # pyright: ignore[reportUnknownVariableType]  # JSON objects have string keys
 
 
 def _reason(raw: bytes, error: ValueError) -> str:

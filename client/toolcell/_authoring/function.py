@@ -65,9 +65,13 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
         named = arguments | dict.fromkeys(contexts, context)
         return function(*[named.pop(name) for name in positional], **named)
 
+    def call_by_name(arguments: dict[str, Any], _: ToolContext) -> object:
+        return function(**arguments)
+
     # The annotation of the first function that is chosen from says nothing of the others.
     returns = None if registry else returns_of(function, lambda hint: _resolved("return", hint, known))
-    return description, from_fields(fields), call, returns
+    by_name = not positional and not contexts
+    return description, from_fields(fields), call_by_name if by_name else call, returns
 
 
 def _check_bound(function: Any, first: inspect.Parameter | None) -> None:

@@ -378,6 +378,8 @@ class ToolContext:
 
     def _forgotten(self) -> str:
         """Return what was called and never awaited, as "context.ask", and so did nothing; "" for none. For the worker, at the end."""
+        if not self._awaitables:
+            return ""
         forgotten = [*filter(_has_not_begun, self._awaitables)]
         for awaitable in forgotten:
             awaitable.close()

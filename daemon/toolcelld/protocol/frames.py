@@ -118,8 +118,11 @@ class Decoder:
         Raises:
             FrameError: A frame breaks a rule; the decoder must not be used any more.
         """
-        buffer = self._buffer
-        buffer += data
+        buffer: bytes | bytearray = self._buffer
+        if buffer:
+            buffer += data
+        else:  # nearly always, and then nothing is kept
+            buffer = bytes(data)
         frames: list[Frame] = []
         start, end = 0, len(buffer)
         while end - start >= LENGTHS.size:
@@ -131,7 +134,7 @@ class Decoder:
             after = payload + payload_bytes
             if after > end:
                 break
-            text = bytes(buffer[body:payload])
+            text = buffer[body:payload]
             header: Any
             try:
                 header = from_json(text, allow_inf_nan=False)
@@ -141,7 +144,10 @@ class Decoder:
                 raise FrameError("header is not an object with a type")
             frames.append(Frame(header, bytes(buffer[payload:after])))  # pyright: ignore[reportUnknownArgumentType]  # JSON objects have string keys
             start = after
-        del buffer[:start]
+        if buffer is self._buffer:
+            del self._buffer[:start]
+        elif start < end:
+            self._buffer += buffer[start:]
         return frames
 
     @property
@@ -150,7 +156,7 @@ class Decoder:
         return len(self._buffer)
 
 
-def _decoded(text: bytes) -> object:
+def _decoded(text: bytes | bytearray) -> object:
     try:
         return _decode_any(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:

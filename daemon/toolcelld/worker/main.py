@@ -88,6 +88,8 @@ STDERR: Final = 2
 """By number: the stream of a tool may be anything. The daemon reads there where a crash was (`cell.crash_stack`)."""
 LOADING: Final = 0
 """The sequence number of loading the file; calls begin at 1."""
+PLAIN: Final = frozenset({int, float, bool, str, dict, list, type(None)})
+"""The classes of most values; to ask whether one is awaitable takes longer."""
 NOT_AWAITED: Final = (
     "{0}(…) was not awaited, so it did nothing, and the tool went on without it. Write await {0}(…), or context.wait({0}(…)) in a "
     "tool that is no async def."
@@ -131,6 +133,18 @@ def _working_in(directory: str, calls_directory: str) -> Generator[None]:
     with contextlib.suppress(OSError):
         if os.getcwd() == directory:
             os.chdir(calls_directory)
+
+
+def _flush() -> None:
+    """Flush what a tool has printed."""
+    streams: list[Any] = [sys.__stdout__, sys.__stderr__]
+    if sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__:  # the tool has replaced one
+        streams[:0] = (sys.stdout, sys.stderr)
+    for stream in streams:
+        try:  # noqa: SIM105  # four context managers would take a twentieth of a short call
+            stream.flush()
+        except Exception:  # noqa: BLE001  # it may be closed, or anything else
+            pass
 
 
 def _missing_module(error: BaseException) -> str:
@@ -355,9 +369,7 @@ class _Worker:
         titles.change_title("worker", f"{message.tool} {message.context['call_id']}")
         report = self._run_call(message, payload)
         lost = self._state.lost() if self._state is not None else ()
-        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-            with contextlib.suppress(Exception):  # the tool may have closed or replaced it
-                stream.flush()  # type: ignore[union-attr]
+        _flush()
         own = resource.getrusage(resource.RUSAGE_SELF)
         of_children = resource.getrusage(resource.RUSAGE_CHILDREN)
         # The processor time since the previous call; the worker uses none between calls.
@@ -405,7 +417,7 @@ class _Worker:
                 variables = contextvars.copy_context()  # a synchronous tool would set those of the process
                 try:
                     value = variables.run(tool.invoke, arguments, context)
-                    if tool.is_async or inspect.isawaitable(value):
+                    if tool.is_async or (type(value) not in PLAIN and inspect.isawaitable(value)):
                         value = self._tool_loop.complete(value, variables)
                 finally:
                     if os.getpid() != caller:

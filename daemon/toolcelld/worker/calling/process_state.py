@@ -148,6 +148,12 @@ def _timers() -> tuple[tuple[bool, float], ...]:
 
 def _timers_are_changed(before: tuple[tuple[bool, float], ...]) -> bool:
     """Whether a timer runs that did not, or has another interval. One that was to expire once may have, or may not yet."""
+    if (
+        _getitimer(0),
+        _getitimer(1),
+        _getitimer(2),
+    ) == before:  # none runs, as what remains of one that does not is 0
+        return False
     return (now := _timers()) != before and any(
         each != earlier and not (earlier == (True, 0) and not each[1])
         for each, earlier in zip(now, before, strict=True)
@@ -318,7 +324,11 @@ def _is_open(stream: Any) -> bool:
 
 def _open_streams() -> list[bool]:
     """Whether each is open: a closed one cannot be opened again for all that hold it."""
-    return [_is_open(sys.__stdin__), _is_open(sys.__stdout__), _is_open(sys.__stderr__)]
+    streams: Any = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    try:
+        return [not streams[0].closed, not streams[1].closed, not streams[2].closed]
+    except (AttributeError, ValueError):  # one is detached from its buffer
+        return [*map(_is_open, streams)]
 
 
 def _shapes() -> list[Any]:
