@@ -1,12 +1,13 @@
 """The instructions that one process executes for a warm call, counted by valgrind's callgrind.
 
-    python -m tests.bench.instructions [daemon|client|mcp] [--calls 100] [--shared 25] [--no-records]
+    python -m tests.bench.instructions [daemon|client|mcp|worker] [--calls 100] [--shared 25] [--no-records]
 
-The process is the daemon by default, a program that calls by the client, or `toolcell mcp`, whose host is this one.
-It is of all threads, gRPC's and the interpreter's work too. What the process does by itself in the same time is counted
-as well, and subtracted, as valgrind makes it fifty times slower. The least of five runs is printed. The processes of
-workers are not counted: they are programs of their own. A daemon commits the calls of a tenth of a second at once to the
-records; as calls are so slow here, it does so after a number of them, 25 by default. `--no-records` leaves that away.
+The process is the daemon by default, a program that calls by the client, `toolcell mcp`, whose host is this one, or the
+loop of a worker without a cell (`worker_loop`), whose daemon is this one. It is of all threads, gRPC's and the interpreter's
+work too. What the process does by itself in the same time is counted as well, and subtracted, as valgrind makes it fifty
+times slower. The least of five runs is printed. A daemon's workers are not counted: they are programs of their own. A daemon
+commits the calls of a tenth of a second at once to the records; as calls are so slow here, it does so after a number of them,
+25 by default. `--no-records` leaves that away.
 """
 
 from __future__ import annotations
@@ -19,18 +20,24 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tests.bench import contenders
+from tests.bench import contenders, worker_loop
 from tests.bench.contenders import environment, served, toolcell_call
 
 from toolcell.client import connect
+from toolcelld.protocol.frames import Decoder, encode
+from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
+from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
+from toolcelld.worker.channel import READ_BYTES
 
 __all__ = ["instructions"]
 
@@ -120,11 +127,12 @@ PROCESSES: Final = {"daemon": _daemon, "client": _client, "mcp": _mcp}
 """What can be counted: each starts the process, and makes calls by it."""
 
 
-def _counting(directory: Path) -> str:
+def _counting(directory: Path, *, from_start: bool = False) -> str:
     """Return a program that runs Python under valgrind, and writes its number to a file."""
+    begin = "yes" if from_start else "no"
     wrapper = directory / "python"
     wrapper.write_text(
-        f"#!/bin/sh\necho $$ >{directory}/pid\nexec valgrind --tool=callgrind --instr-atstart=no"
+        f"#!/bin/sh\necho $$ >{directory}/pid\nexec valgrind --tool=callgrind --instr-atstart={begin}"
         f' --callgrind-out-file={directory}/counted --quiet {sys.executable} "$@"\n'
     )
     wrapper.chmod(0o755)
@@ -161,6 +169,62 @@ async def answer_calls(path: str) -> None:
             for n in range(int(line)):
                 await call(n)
             print("done", flush=True)
+
+
+def worker_instructions(directory: Path, calls: int) -> float:
+    """Return the instructions of one call in a worker: the difference of two processes, one of which has so many calls more.
+
+    It is not asked for its counts, as it waits in a system call where valgrind does not answer.
+    """
+    _run_worker(directory, sys.executable, 1)  # compiles what it imports
+    counting, totals = _counting(directory, from_start=True), list[int]()
+    for count in (WARM_CALLS, WARM_CALLS + calls):
+        _run_worker(directory, counting, count)
+        totals.append(_total(directory / "counted"))
+    return (totals[1] - totals[0]) / calls
+
+
+def _run_worker(directory: Path, python: str, count: int) -> None:
+    """Run a worker from its start to its end, with so many calls."""
+    (ours, protocol), (aborts, abort) = socket.socketpair(), socket.socketpair()
+    reading, writing = os.pipe()
+    ends = (protocol.fileno(), abort.fileno(), writing)
+    command = [python, "-m", worker_loop.__name__, *map(str, ends)]
+    decoder = Decoder()
+    context: CallContext = {
+        "session_id": "5b3c1a", "message_id": "", "call_id": "9f0e2d", "agent": "bench", "agent_name": "main",
+        "directory": str(directory), "worktree": str(directory),
+    }  # fmt: skip
+    become = {
+        "directory": str(directory), "environment": {}, "limits": asdict(CellLimits()), "memory_held": False,
+        "policy": SandboxPolicy("none").to_wire(), "scratch": "",
+    }  # fmt: skip
+    load = LoadMessage(path=f"{directory}/add.py", stem="add", directory=str(directory))
+
+    with ours, aborts, open(reading, "rb", buffering=0) as reports:
+
+        def say(*frames: bytes) -> str:
+            """Send frames, and return the type of the message that comes."""
+            ours.sendall(b"".join(frames))
+            while data := reports.read(READ_BYTES):
+                if found := decoder.feed(data):
+                    return str(found[0].header["type"])
+            sys.exit("the worker has ended")
+
+        variables = {**environment(), "PYTHONHASHSEED": "0"}
+        with subprocess.Popen(command, pass_fds=ends, cwd=directory, env=variables):
+            protocol.close()
+            abort.close()
+            os.close(writing)
+            say()  # hello
+            content = contenders.TOOLS.format(options="", name="add").encode()
+            assert (
+                say(encode(BecomeMessage(), json.dumps(become).encode()), encode(load, content)) == "loaded"
+            )
+            for n in range(1, count + 1):
+                message = CallMessage(seq=n, tool="add", context=context)
+                assert say(encode(message, json.dumps({"a": n, "b": n + 1}).encode())) == "result"
+            ours.sendall(encode(RetireMessage()))
 
 
 def _control(pid: str, request: str) -> None:
@@ -209,7 +273,9 @@ def _commit_each(calls: int) -> None:
 def main() -> None:
     """Print the figure."""
     parser = argparse.ArgumentParser(description="The instructions of one process for a warm call.")
-    parser.add_argument("process", nargs="?", choices=PROCESSES, default="daemon", help="default: daemon")
+    parser.add_argument(
+        "process", nargs="?", choices=(*PROCESSES, "worker"), default="daemon", help="default: daemon"
+    )
     parser.add_argument("--calls", type=int, default=100, help="of each run; default: 100")
     parser.add_argument("--shared", type=int, default=25, help="that share a commit; default: 25")
     parser.add_argument("--no-records", action="store_true", help="of a daemon that keeps no records")
@@ -220,9 +286,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(
         prefix="tb-", dir="/var/tmp"
     ) as directory:  # a socket's path must be short
-        found = asyncio.run(
-            instructions(Path(directory), arguments.calls, arguments.shared, configuration, arguments.process)
-        )
+        place, calls = Path(directory), arguments.calls
+        if arguments.process == "worker":
+            found = worker_instructions(place, calls)
+        else:
+            found = asyncio.run(
+                instructions(place, calls, arguments.shared, configuration, arguments.process)
+            )
     print(f"{found:,.0f} instructions a call, Python {sys.version.split()[0]}")
 
 
