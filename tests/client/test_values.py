@@ -28,7 +28,7 @@ from toolcell.client import (
     Text,
     Update,
 )
-from toolcell.client._transport.json_values import encode_arguments
+from toolcell.client._transport.json_values import decode, encode_arguments
 from toolcell.client._transport.messages import read_outcome
 from toolcell.client._transport.receive_buffer import ReceiveBuffer
 from toolcell.client._transport.send_queue import SOURCES_MAX, SendQueue
@@ -232,6 +232,13 @@ def test_facts_that_were_not_read_are_those_that_were_sent() -> None:
         outcome.facts = Facts()  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(AttributeError, match="'Outcome' object has no attribute 'fact'"):
         _ = outcome.fact  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]
+
+
+def test_space_around_a_value_is_none_of_it_and_more_than_a_value_is_an_error() -> None:
+    assert decode(b' {"a": "\xc3\xbc"}\n') == decode(b'{"a":"\xc3\xbc"}') == {"a": "ü"}
+    for data in (b"{} {}", b"{}x", b"", b" ", b"\xff"):
+        with pytest.raises(ValueError):
+            decode(data)
 
 
 def test_every_kind_of_the_contract_has_its_word() -> None:

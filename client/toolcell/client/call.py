@@ -168,7 +168,8 @@ class CallState:
                 if not waiter.done():
                     waiter.set_result(None)
             self._waiters = ()
-            self._wake_reader()
+            if self._reader is not None:
+                self._wake_reader()
             for ask in self.asks.values():
                 ask.cancel()
             self._transport.remove(self)

@@ -208,31 +208,8 @@ class Facts:
         }
 
 
-class _FactsLater:
-    """Lets an Outcome be made before its facts are decoded: few callers look at them, and they have eighteen fields."""
-
-    __slots__ = ("_decode",)
-
-    def decode_facts_later(self, decode: Callable[[], Facts]) -> Self:
-        """Call `decode` when `facts` is read for the first time."""
-        object.__delattr__(self, "facts")
-        object.__setattr__(self, "_decode", decode)
-        return self
-
-    if not TYPE_CHECKING:  # for a type checker a misspelt attribute stays one
-
-        def __getattr__(self, name):  # only called for an attribute without a value
-            if name != "facts":
-                raise AttributeError(
-                    f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
-                )
-            facts = self._decode()
-            object.__setattr__(self, "facts", facts)
-            return facts
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome(_FactsLater):
+@dataclass(frozen=True)
+class Outcome:
     """How a call ended."""
 
     kind: Kind
@@ -254,7 +231,7 @@ class Outcome(_FactsLater):
     stopped: Stopped | None = None
     """How a stopped call ended: "settled" by itself, or "killed"; "best_effort" if it is not proven that all processes ended,
     "unconfirmed" if an MCP server was told to cancel it, and runs."""
-    facts: Facts = Facts()
+    facts: Facts = field(default_factory=Facts)
     """The measurements."""
     side_effects_possible: bool = False
     """Whether a call that did not end well may have had effects."""
@@ -262,6 +239,33 @@ class Outcome(_FactsLater):
     """Whether `details` fit the tool's output schema, and they and the text the limits of its output."""
     notes: tuple[str, ...] = ()
     """Sentences for the model beside the result, such as that an older version of the tool was run, and why."""
+
+    @classmethod
+    def decoded(cls, values: dict[str, Any], facts: Callable[[], Facts]) -> Self:
+        """Make one of its attributes but for the facts, in one step: a frozen value is otherwise made in one for each.
+
+        Args:
+            values: The value of each attribute.
+            facts: Decodes the facts, when they are first read: few callers look at them, and they have eighteen fields.
+        """
+        outcome = object.__new__(cls)
+        values["_decode_facts"] = facts
+        object.__setattr__(outcome, "__dict__", values)
+        return outcome
+
+    if not TYPE_CHECKING:  # for a type checker a misspelt attribute stays one
+
+        def __getattr__(self, name):  # only called for an attribute without a value
+            if name != "facts":
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+                )
+            facts = self._decode_facts()
+            object.__setattr__(self, "facts", facts)
+            return facts
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _shallow(self)  # with the facts themselves
 
     def __repr__(self) -> str:
         """Return what there is to say of it in some lines at most: what is as usual is left out, what is long is cut."""

@@ -10,14 +10,21 @@ it must be read, and that only with the end of an RPC: a result is a message and
 
 from __future__ import annotations
 
+from _struct import Struct  # `struct` alone would be one more module to import
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, TypeAlias
 
     Event: TypeAlias = "Message | End"
+    Events: TypeAlias = "Iterator[Event] | tuple[()] | tuple[Event]"
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+FRAME = Struct(">BHBBI")
+"""What a frame begins with: its length, in two parts, its kind, its flags and its stream."""
+MESSAGE_FRAME = Struct(">BHBBIBI")
+"""That of one with a whole message of gRPC, which begins with whether it is compressed and with its length."""
 DATA, HEADERS, _, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACKNOWLEDGED, END_HEADERS, PADDED, HAS_PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 ENABLE_PUSH, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = 2, 4, 5
@@ -116,11 +123,11 @@ class Http2Connection:
         self._authorization = b"\x1f\x08" + _string(f"{scheme} {token}".encode("ascii"))  # never indexed
         self._rpcs: dict[int, _Rpc] = {}
         self._next = 1
-        self._out = bytearray(PREFACE)
+        self.unsent = bytearray(PREFACE)  # what `take` takes
         self._window = FIRST_WINDOW_BYTES
         self._first_window = FIRST_WINDOW_BYTES  # of the next RPC
         self._frame_bytes_max = FRAME_BYTES_MAX
-        self._in = bytearray()
+        self._in = b""  # the beginning of a frame
         self._began = False  # the peer's SETTINGS have come
         self._received = 0
         self._block: bytearray | None = None  # of headers that go on in a CONTINUATION
@@ -137,10 +144,9 @@ class Http2Connection:
 
     # What goes out
 
-    def take(self) -> bytes:
+    def take(self) -> bytearray:
         """Return what is to be sent, and forget it."""
-        out = bytes(self._out)
-        self._out.clear()
+        out, self.unsent = self.unsent, bytearray()
         return out
 
     def begin(self, method: str, timeout_seconds: float | None = None) -> int:
@@ -163,20 +169,25 @@ class Http2Connection:
         self._write(HEADERS, END_HEADERS, stream, block)
         return stream
 
-    def send(self, stream: int, message: bytes) -> None:
-        """Send a message as far as the peer's windows allow. Has no effect once the RPC has ended."""
+    def send(self, stream: int, message: bytes) -> bool:
+        """Send a message as far as the peer's windows allow, and return whether some of it waits for them.
+
+        Has no effect once the RPC has ended.
+        """
         rpc = self._rpcs.get(stream)
         if rpc is None or rpc.last_sent:
-            return
-        size = len(message) + 5
-        data = b"\x00%b%b" % (len(message).to_bytes(4, "big"), message)
+            return False
+        length = len(message)
+        size = length + 5
         if not rpc.pending and size <= self._window and size <= rpc.window and size <= self._frame_bytes_max:
             self._window -= size
             rpc.window -= size
-            self._write(DATA, 0, stream, data)
-        else:
-            rpc.pending += data
-            self._flush(stream, rpc)
+            self.unsent += MESSAGE_FRAME.pack(size >> 16, size & 0xFFFF, DATA, 0, stream, 0, length)
+            self.unsent += message
+            return False
+        rpc.pending += b"\x00%b%b" % (length.to_bytes(4, "big"), message)
+        self._flush(stream, rpc)
+        return len(rpc.pending) > 0
 
     def end_messages(self, stream: int) -> None:
         """Say that no message follows."""
@@ -218,13 +229,9 @@ class Http2Connection:
                 self._flush(stream, rpc)
 
     def _write(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        self._out += b"%b%c%c%b%b" % (
-            len(payload).to_bytes(3, "big"),
-            kind,
-            flags,
-            stream.to_bytes(4, "big"),
-            payload,
-        )
+        size = len(payload)
+        self.unsent += FRAME.pack(size >> 16, size & 0xFFFF, kind, flags, stream)
+        self.unsent += payload
 
     # What comes in
 
@@ -233,27 +240,26 @@ class Http2Connection:
 
         What follows an event is read when the next one is asked for, so a caller that has its result need not go on.
         """
-        buffer = self._in
-        buffer += data
+        came = self._in + data
+        size = len(came)
         at = 0
         try:
-            while len(buffer) - at >= 9:
-                length = int.from_bytes(buffer[at : at + 3], "big")
+            while (begin := at + 9) <= size:
+                high, low, kind, flags, stream = FRAME.unpack_from(came, at)
+                length = high << 16 | low
                 if length > FRAME_BYTES_MAX:
                     raise Violation(FRAME_SIZE_ERROR, f"it sent a frame of {length} bytes")
-                if len(buffer) - at < 9 + length:
+                if begin + length > size:
                     break
-                kind, flags = buffer[at + 3], buffer[at + 4]
-                stream = int.from_bytes(buffer[at + 5 : at + 9], "big") & WINDOW_BYTES_MAX
-                payload = bytes(buffer[at + 9 : at + 9 + length])
-                at += 9 + length
-                yield from self._frame(kind, flags, stream, payload)
+                at = begin + length
+                if events := self._frame(kind, flags, stream & WINDOW_BYTES_MAX, came[begin:at]):
+                    yield from events
         except Violation as violation:
             self._write(GOAWAY, 0, 0, bytes(4) + violation.code.to_bytes(4, "big"))
-            at = len(buffer)
+            at = size
             yield from self.lose(f"The daemon broke the protocol HTTP/2: {violation}.", INTERNAL)
         finally:
-            del buffer[:at]
+            self._in = came[at:]
 
     def lose(self, why: str, code: int = UNAVAILABLE) -> Iterator[End]:
         """Take note that the connection is no more, and yield the ends of its RPCs."""
@@ -262,15 +268,13 @@ class Http2Connection:
         for stream in lost:
             yield End(stream, Status(code, why))
 
-    def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> Iterable[Event]:
+    def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> Events:
         if self._block is not None and (kind, stream) != (CONTINUATION, self._block_stream):
             raise Violation(PROTOCOL_ERROR, "it interrupted a header block")
         if not self._began and kind != SETTINGS:
             raise Violation(PROTOCOL_ERROR, "it did not begin with its settings")
         if kind == DATA:
             return self._data(flags, stream, payload)
-        if kind in (HEADERS, CONTINUATION):
-            return self._header_block(kind, flags, stream, payload)
         if kind in _SIZES:
             if (size := _SIZES[kind]) != len(payload):
                 raise Violation(FRAME_SIZE_ERROR, f"it sent {len(payload)} bytes where {size} belong")
@@ -281,6 +285,8 @@ class Http2Connection:
                 return self._reset(stream, number)
             elif not flags & ACKNOWLEDGED:
                 self._write(PING, ACKNOWLEDGED, 0, payload)
+        elif kind in (HEADERS, CONTINUATION):
+            return self._header_block(kind, flags, stream, payload)
         elif kind == SETTINGS:
             self._settings(flags, payload)
         elif kind == GOAWAY:
@@ -289,13 +295,13 @@ class Http2Connection:
             raise Violation(PROTOCOL_ERROR, "it pushed what was not asked for")
         return ()
 
-    def _data(self, flags: int, stream: int, payload: bytes) -> Iterable[Event]:
+    def _data(self, flags: int, stream: int, payload: bytes) -> Events:
         size = len(payload)
         self._received += size
         if self._received > WINDOW_BYTES // 2:
             self._write(WINDOW_UPDATE, 0, 0, self._received.to_bytes(4, "big"))
             self._received = 0
-        rpc = self._rpc(stream)
+        rpc = self._rpcs.get(stream) or self._rpc(stream)
         if rpc is None:
             return ()
         rpc.received += size
@@ -397,9 +403,11 @@ class Http2Connection:
 
     def _window_update(self, stream: int, size: int) -> None:
         if not stream:
+            exhausted = self._window <= 0  # else what waits does so for windows of RPCs
             self._window += size
-            self._flush_all()
-        elif (rpc := self._rpc(stream)) is not None:
+            if exhausted:
+                self._flush_all()
+        elif (rpc := self._rpcs.get(stream) or self._rpc(stream)) is not None:
             rpc.window += size
             if rpc.pending:
                 self._flush(stream, rpc)

@@ -39,8 +39,10 @@ class Rpc:
     """One RPC, begun by `RpcLink.begin`.
 
     Attributes:
+        stream: The number of its stream.
         on_message: Called with each message, in the turn of the loop that reads it. An exception of it ends the RPC.
-        on_writable: Called when `blocked` is no longer true.
+        blocked: Whether what is sent now waits for what was sent before.
+        on_writable: Called when that has changed to no.
         ended: How the RPC ended; or the exception of a callback.
     """
 
@@ -48,26 +50,22 @@ class Rpc:
         self.on_message = on_message
         self.on_writable: Callable[[], None] | None = None
         self.ended: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self.stream = stream
+        self.blocked = False
         self._link = link
-        self._stream = stream
-
-    @property
-    def blocked(self) -> bool:
-        """Whether what is sent now waits for what was sent before."""
-        return self._link.blocks(self._stream)
 
     def send(self, message: bytes) -> None:
         """Send a message. Has no effect once the RPC has ended."""
-        self._link.send(self._stream, message)
+        self._link.send(self, message)
 
     def send_last(self, message: bytes) -> None:
         """Send a message that none follows."""
-        self._link.send(self._stream, message, last=True)
+        self._link.send(self, message, last=True)
 
     def cancel(self) -> None:
         """End the RPC. Has no effect once it has ended."""
         self.end(Status(CANCELLED, "Cancelled."))
-        self._link.forget(self._stream)
+        self._link.forget(self.stream)
 
     def end(self, status: Status) -> None:
         """Take note that the RPC has ended."""
@@ -78,7 +76,7 @@ class Rpc:
         """End the RPC by an exception of ours."""
         if not self.ended.done():
             self.ended.set_exception(error)
-        self._link.forget(self._stream)
+        self._link.forget(self.stream)
 
 
 class RpcLink(asyncio.BufferedProtocol):
@@ -89,7 +87,7 @@ class RpcLink(asyncio.BufferedProtocol):
         self._rpcs: dict[int, Rpc] = {}
         self._transport: asyncio.Transport
         self._paused = False  # the kernel takes no more for now
-        self._awaited = False  # some RPC was blocked when it was asked
+        self._blocks = False  # some RPC is blocked
         self._gathers = False  # what is sent waits for the end of the loop's turn
         self._view = _buffer.view
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -104,20 +102,16 @@ class RpcLink(asyncio.BufferedProtocol):
             return rpc
         stream = self._http2.begin(method, timeout_seconds)
         rpc = self._rpcs[stream] = Rpc(self, stream, on_message)
+        rpc.blocked = self._paused
         return rpc
 
-    def send(self, stream: int, message: bytes, *, last: bool = False) -> None:
+    def send(self, rpc: Rpc, message: bytes, *, last: bool = False) -> None:
         """Send a message of an RPC."""
-        self._http2.send(stream, message)
+        if self._http2.send(rpc.stream, message):
+            rpc.blocked = self._blocks = True
         if last:
-            self._http2.end_messages(stream)
+            self._http2.end_messages(rpc.stream)
         self._write()
-
-    def blocks(self, stream: int) -> bool:
-        """Return whether what is sent now waits; then the RPC's `on_writable` is called when it does not."""
-        blocked = self._paused or self._http2.waiting_bytes(stream) > 0
-        self._awaited = self._awaited or blocked
-        return blocked
 
     def gather(self) -> None:
         """Send what is sent from now on in one piece, when the loop has run what is ready: after news for several tasks."""
@@ -155,17 +149,22 @@ class RpcLink(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _write(self) -> None:
-        if self._gathers:
+        if self._gathers or not self._http2.unsent:
             return
-        if (out := self._http2.take()) and not self._transport.is_closing():
+        out = self._http2.take()
+        if not self._transport.is_closing():
             self._transport.write(out)
-            if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            if self._paused and self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
                 self._transport.abort()
 
     def _wake(self) -> None:
-        self._awaited = False
-        for stream, rpc in list(self._rpcs.items()):
-            if rpc.on_writable is not None and not self.blocks(stream):
+        """Let the RPCs go on that were blocked and are not any more."""
+        blocked = [rpc for rpc in self._rpcs.values() if rpc.blocked]
+        for rpc in blocked:
+            rpc.blocked = self._http2.waiting_bytes(rpc.stream) > 0
+        self._blocks = any(rpc.blocked for rpc in blocked)
+        for rpc in blocked:
+            if rpc.on_writable is not None and not rpc.blocked:
                 rpc.on_writable()
 
     # Of asyncio
@@ -194,12 +193,14 @@ class RpcLink(asyncio.BufferedProtocol):
                 del self._rpcs[event.stream]
                 rpc.end(event.status)
         self._write()
-        if self._awaited:
+        if self._blocks and not self._paused:
             self._wake()
 
     def pause_writing(self) -> None:
         """The kernel takes no more for now."""
-        self._paused = True
+        self._paused = self._blocks = True
+        for rpc in self._rpcs.values():
+            rpc.blocked = True
 
     def resume_writing(self) -> None:
         """It takes more again."""

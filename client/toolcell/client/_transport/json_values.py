@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-DECODER = json.JSONDecoder()  # `json.loads` would guess the encoding of each body
+_DECODER = json.JSONDecoder()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -34,6 +34,16 @@ def encode_arguments(tool: str, arguments: Mapping[str, object] | None) -> bytes
         raise ValueError(f"the arguments of {tool!r} are not JSON: {error}") from error
     except RecursionError as error:
         raise ValueError(f"the arguments of {tool!r} are nested too deeply to be JSON") from error
+
+
+def decode(data: bytes) -> Any:
+    """A JSON value in UTF-8, as `json.loads`, which would guess the encoding, and look for space around it."""
+    text = data.decode()
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except ValueError:  # space before it, or no JSON
+        return _DECODER.decode(text)
+    return value if end == len(text) else _DECODER.decode(text)
 
 
 def read_json(data: bytes) -> Any:

@@ -7,7 +7,6 @@ Every message becomes a frozen value, and nothing of protobuf leaves the client;
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -27,7 +26,7 @@ from toolcell.client.outcome import (
     Text,
 )
 
-from .json_values import DECODER
+from .json_values import decode
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -60,7 +59,7 @@ def read_outcome(message: pb.Outcome | WireMessage, body: bytes, facts: Callable
     """How a call ended; `body` is the message's own with all its chunks. `facts` is called when they are first accessed."""
     try:
         content, details, structured = read_body(body)
-        metadata: Mapping[str, Any] = json.loads(message.metadata) if message.metadata else {}
+        metadata: Mapping[str, Any] = decode(encoded) if (encoded := message.metadata) else {}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         return Outcome(
             Kind.internal,
@@ -70,20 +69,21 @@ def read_outcome(message: pb.Outcome | WireMessage, body: bytes, facts: Callable
             facts=facts(),
             side_effects_possible=message.ran,
         )
-    return Outcome(
-        kind=KINDS.get(message.kind, Kind.internal),
-        cause=message.cause or None,
-        message=message.message,
-        content=content,
-        details=details,
-        metadata=metadata,
-        output=_read_output(message.output) if message.HasField("output") else None,
-        ran=message.ran,
-        stopped=STOPPED.get(message.stopped),
-        side_effects_possible=message.side_effects_possible,
-        structured=structured,
-        notes=tuple(message.notes),
-    ).decode_facts_later(facts)
+    values = {
+        "kind": KINDS.get(message.kind, Kind.internal),
+        "cause": message.cause or None,
+        "message": message.message,
+        "content": content,
+        "details": details,
+        "metadata": metadata,
+        "output": _read_output(message.output) if message.HasField("output") else None,
+        "ran": message.ran,
+        "stopped": STOPPED.get(message.stopped),
+        "side_effects_possible": message.side_effects_possible,
+        "structured": structured,
+        "notes": tuple(message.notes[:]),  # a list, as the end of the other kind of iteration is an exception
+    }
+    return Outcome.decoded(values, facts)
 
 
 def refused(refusal: Refusal) -> Outcome:
@@ -119,7 +119,7 @@ def read_body(body: bytes) -> tuple[tuple[Block, ...], Any, bool]:
     """The blocks, the details, and whether these fit the tool's output schema."""
     if not body:
         return (), None, False
-    value = DECODER.decode(body.decode())
+    value = decode(body)
     content = tuple([_read_block(block) for block in value.get("content", ())])
     return content, value.get("details"), value.get("structured") is True
 

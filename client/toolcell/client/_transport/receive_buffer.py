@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
+BEGINNINGS = frozenset(("accepted", "started"))  # some bytes each, and an outcome follows
+
 # The contract's 16 MiB of result, and as much again for JSON around it. What is longer is no longer JSON here,
 # and its call ends with `unreadable_result`.
 BODY_BYTES_MAX = 32 * 1024 * 1024
@@ -30,14 +32,19 @@ class _Body:
 
 
 class ReceiveBuffer:
-    """The events of a session, each once, in order, with their bodies whole."""
+    """The events of a session, each once, in order, with their bodies whole.
 
-    __slots__ = ("_bodies", "_last", "_told")
+    Attributes:
+        more_than_beginnings: Whether there are such among the events that were received and not acknowledged.
+    """
+
+    __slots__ = ("_bodies", "_last", "_told", "more_than_beginnings")
 
     def __init__(self) -> None:
         self._last = 0  # the highest number seen
         self._told = 0  # the highest number acknowledged
         self._bodies: dict[str, _Body] = {}  # by call: heads whose chunks are coming
+        self.more_than_beginnings = False
 
     def take(self, event: pb.Event) -> Whole | None:
         """The event with its sort and its body, once both are here; None for what is old or not yet whole."""
@@ -46,6 +53,8 @@ class ReceiveBuffer:
                 return None
             self._last = number
         sort = event.WhichOneof("event")
+        if sort not in BEGINNINGS:
+            self.more_than_beginnings = True
         if sort == "outcome":
             head: pb.Outcome | pb.Update = event.outcome
         elif sort == "update":
@@ -63,6 +72,7 @@ class ReceiveBuffer:
 
     def acknowledge(self) -> int:
         """The number to tell the daemon with the next message."""
+        self.more_than_beginnings = False
         self._told = self._dealt_with() if self._bodies else self._last
         return self._told
 

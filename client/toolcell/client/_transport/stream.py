@@ -11,7 +11,7 @@ The stream knows nothing of calls. It outlives nothing: after a drop the session
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from toolcell.client._grpc.access import WELCOME_SECONDS
 from toolcell.client._grpc.methods import ToolCellMethods
@@ -24,7 +24,6 @@ from .send_queue import SendQueue
 
 ACKNOWLEDGE_AFTER_SECONDS = 0.5  # how long the daemon keeps the last outcome for nothing
 ACKNOWLEDGE_AFTER_BYTES = 256 * 1024  # a quarter of what the daemon retains
-BEGINNINGS = frozenset(("accepted", "started"))  # some bytes each, and an outcome follows
 
 NO_WELCOME = Refusal(
     Code.INTERNAL, "rude", "The daemon did not begin with its Welcome; is it a daemon of ours?"
@@ -38,7 +37,6 @@ class Stream:
         "_acknowledge_timer",
         "_inbox",
         "_link",
-        "_more_than_beginnings",
         "_outbox",
         "_refusal",
         "_rpc",
@@ -55,7 +53,6 @@ class Stream:
         self._turn: asyncio.Handle | None = None  # the next one to write in
         self._acknowledge_timer: asyncio.TimerHandle | None = None
         self._unacknowledged_bytes = 0
-        self._more_than_beginnings = False  # in what was received and not acknowledged
 
     @property
     def ended(self) -> bool:
@@ -64,7 +61,14 @@ class Stream:
 
     def send(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
         """Let a message go up, or all of a source in turn with others; returns at once."""
-        self._outbox.put(messages)
+        rpc, outbox = self._rpc, self._outbox
+        if isinstance(messages, pb.AttachRequest) and not (outbox.turns or rpc.blocked or rpc.ended.done()):
+            try:
+                self._send(messages)
+            except Exception as error:  # noqa: BLE001  # raised by `run`
+                rpc.fail(error)
+            return
+        outbox.put(messages)
         if self._turn is None:
             self._write()
 
@@ -84,17 +88,17 @@ class Stream:
             timer.cancel()
             self._rpc.on_message = receive
             welcome(message.events[0].welcome)
-            handle(message, len(data), 1)
+            handle(message.events[1:], len(data))
 
         def receive(data: bytes) -> None:
-            handle(pb.AttachResponse.FromString(data), len(data), 0)
+            handle(pb.AttachResponse.FromString(data).events[:], len(data))
 
-        def handle(message: pb.AttachResponse, size_bytes: int, first: int) -> None:
-            for event in message.events[first:] if first else message.events:
+        def handle(events: Sequence[pb.Event], size_bytes: int) -> None:  # a list, which is iterated quickly
+            for event in events:
                 handle_event(event)
-            if len(message.events) > 1:
+            if len(events) > 1:
                 self._link.gather()  # tasks that go on together send together
-            self._received(message.events, size_bytes)
+            self._received(size_bytes)
 
         timer = asyncio.get_running_loop().call_later(WELCOME_SECONDS, self._give_up, NO_ANSWER)
         self._rpc = self._link.begin(ToolCellMethods.Attach.path, receive_first)
@@ -113,22 +117,17 @@ class Stream:
         self._refusal = why
         self._rpc.cancel()
 
-    def _received(self, events: Iterable[pb.Event], size_bytes: int) -> None:
+    def _received(self, size_bytes: int) -> None:
         self._unacknowledged_bytes += size_bytes
         if self._unacknowledged_bytes >= ACKNOWLEDGE_AFTER_BYTES:
             self._acknowledge()
-        elif not self._more_than_beginnings:
-            for event in events:
-                if event.WhichOneof("event") not in BEGINNINGS:
-                    self._more_than_beginnings = True
-                    break
-            if self._more_than_beginnings and self._acknowledge_timer is None:
-                loop = asyncio.get_running_loop()
-                self._acknowledge_timer = loop.call_later(ACKNOWLEDGE_AFTER_SECONDS, self._on_timer)
+        elif self._acknowledge_timer is None and self._inbox.more_than_beginnings:
+            loop = asyncio.get_running_loop()
+            self._acknowledge_timer = loop.call_later(ACKNOWLEDGE_AFTER_SECONDS, self._on_timer)
 
     def _on_timer(self) -> None:
         self._acknowledge_timer = None
-        if self._more_than_beginnings:
+        if self._inbox.more_than_beginnings:
             self._acknowledge()
 
     def _acknowledge(self) -> None:
@@ -143,11 +142,14 @@ class Stream:
             return  # what is sent now stays in the queue
         try:
             while outbox.turns and not rpc.blocked and (message := outbox.take()) is not None:
-                message.acknowledged = self._inbox.acknowledge()
-                self._unacknowledged_bytes, self._more_than_beginnings = 0, False
-                rpc.send(message.SerializeToString())
+                self._send(message)
                 if outbox.has_sources:
                     self._turn = asyncio.get_running_loop().call_soon(self._write)
                     return
         except Exception as error:  # noqa: BLE001  # raised by `run`
             rpc.fail(error)
+
+    def _send(self, message: pb.AttachRequest) -> None:
+        message.acknowledged = self._inbox.acknowledge()
+        self._unacknowledged_bytes = 0
+        self._rpc.send(message.SerializeToString())
