@@ -22,6 +22,7 @@ from tests.adapters.test_mcp_bridge import SECONDS_MAX
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.mcp import HostContext, HostLink, Kernel, StdioServer
+from toolcell.adapters.mcp.kernel import line_of
 from toolcell.adapters.mcp.stdio.conversation import Conversation, Exchange
 from toolcell.adapters.mcp.stdio.wire import MODERN_VERSION, result
 from toolcell.adapters.mcp.tool_call import ToolCall
@@ -448,6 +449,19 @@ async def test_half_a_character_in_a_result_becomes_a_whole_one() -> None:
         conversation.begin(Exchange(conversation, 1), work)
         await script.answers(1)
     assert script.said == [{"jsonrpc": "2.0", "id": 1, "result": {"text": "a?b"}}]
+
+
+@pytest.mark.parametrize("depth", [1, 300])
+@pytest.mark.parametrize("text", ['ü\U0001f600\u2028\x1f\x7f/"', "a\ud800b"])
+async def test_the_line_of_a_call_has_what_that_of_another_request_has(text: str, depth: int) -> None:
+    value: Any = {text: [1.5e300, 10**30, -0.0, None, True]}
+    for _ in range(depth):
+        value = [value]
+    line = line_of("7", {"content": [], "structuredContent": {"result": value}})
+    assert line.count(b"\n") == 1
+    assert json.loads(line) == json.loads(
+        result("7", {"content": [], "structuredContent": {"result": value}})
+    )
 
 
 async def test_requests_that_came_with_the_end_are_answered_as_closed() -> None:

@@ -33,6 +33,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import methods
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from toolcell.client import ToolInfo
 
@@ -132,7 +133,7 @@ class Kernel:
             self._conversation.begin(exchange, follow)
             return
         try:
-            line = wire.result(request.id, self._result(request, talk.result(talk.outcome)))
+            line = line_of(request.id, self._result(request, talk.result(talk.outcome)))
         except Exception as error:  # noqa: BLE001  the session is not to end by it
             line = wire.failure(request.id, _peer_error(error, modern=request.host is not None).error)
         self._conversation.answer(exchange, line)
@@ -385,6 +386,14 @@ class _Acknowledged(_Dispatched):
         if self.told:
             await super().notify(method, params, opts)
         self.told = True
+
+
+def line_of(request_id: wire.RequestId, value: Mapping[str, Any]) -> bytes:
+    """A line as `wire.result` makes it, in a third of the steps; it makes those that have half a character, or are nested deeply."""
+    try:
+        return to_json({"jsonrpc": "2.0", "id": request_id, "result": value}) + b"\n"
+    except ValueError:
+        return wire.result(request_id, value)
 
 
 def _peer_error(error: Exception, *, modern: bool) -> PeerError:

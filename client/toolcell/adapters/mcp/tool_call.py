@@ -66,7 +66,28 @@ RUNNING = "running"
 
 
 class ToolCall:
-    """One call, and the request of the host that waits for it."""
+    """One call, and the request of the host that waits for it.
+
+    What most calls do without is a default of the class until it is needed.
+    """
+
+    outcome: Outcome | None = None
+    attached = False  # whether a request waits for it
+    _stopping = False
+    _times = 0
+    _asked = 0
+    _wake: Callable[[], object] | None = None
+    _context: Context | None = None
+    _latest: Context | None = None  # of the request that waits, or waited last
+    _records: LogRecords | None = None
+    _rising: _RisingProgress | None = None
+    _progress: Progress | None = None  # the newest that was not sent
+    _line = ""  # of the newest update or the newest title, if it came after that
+    _title: str = ""  # that comes with all metadata
+    _misfit = ""  # why the value does not fit the tool's output schema
+    _lacking: types.ClientCapabilities | None = None  # that the host would have needed
+    _news: asyncio.Event | None = None
+    _over: asyncio.Event | None = None
 
     def __init__(
         self,
@@ -92,32 +113,15 @@ class ToolCall:
         self.running = running
         self.began = asyncio.get_running_loop().time()
         self._arguments = arguments
-        self._stopping = False
-        self.outcome: Outcome | None = None
         self._tool = tool
         self._make_context = context
         self._log_level = log_level
-        self._records = LogRecords(running.tool)
         self._state = state
         self._note_of_result = note
         self._forget = forget
-        self._times = 0
-        self.attached = False  # whether a request waits for it
-        self._wake: Callable[[], object] | None = None
-        self._context: Context | None = None
-        self._rising = _RisingProgress()
-        self._progress: Progress | None = None  # the newest that was not sent
-        self._line = ""  # of the newest update or the newest title, if it came after that
-        self._title: str = ""  # that comes with all metadata
-        self._misfit = ""  # why the value does not fit the tool's output schema
-        self._news = asyncio.Event()
-        self._over = asyncio.Event()
         self._put: dict[
             str, tuple[types.InputRequest, asyncio.Future[types.InputResponse]]
         ] = {}  # questions that a result carries
-        self._asked = 0
-        self._latest: Context | None = None  # of the request that waits, or waited last
-        self._lacking: types.ClientCapabilities | None = None  # that the host would have needed
 
     def follow(self, wake: Callable[[], object] | None = None) -> None:
         """Take in what happens from now on; `wake` is called with news and the end, for a request that waits for it."""
@@ -130,7 +134,7 @@ class ToolCall:
         outcome = self.outcome
         if outcome is None or outcome.output is not None or self._has_news or self._lacking is not None:
             return False
-        return not any(isinstance(block, ResourceLink) for block in outcome.content)
+        return ResourceLink not in map(type, outcome.content)
 
     @property
     def _current(self) -> Context | None:
@@ -145,22 +149,26 @@ class ToolCall:
 
     async def ended(self) -> None:
         """Wait for the end."""
-        await self._over.wait()
+        if self.outcome is None:
+            self._over = self._over or asyncio.Event()
+            await self._over.wait()
 
     def give_sign(self) -> None:
         """Have the host told that it still runs."""
-        self._line = self._line or self._rising.message or RUNNING
+        self._line = self._line or (self._rising is not None and self._rising.message) or RUNNING
         self._hear()
 
     def _end(self, outcome: Outcome) -> None:
         self.outcome = outcome
         self._forget()
-        self._over.set()
+        if self._over is not None:
+            self._over.set()
         self._hear()
         self._wake = None
 
     def _hear(self) -> None:
-        self._news.set()
+        if self._news is not None:
+            self._news.set()
         if self._wake is not None:
             self._wake()
 
@@ -177,6 +185,8 @@ class ToolCall:
                 # The last record of a call; the outcome says only that the value does not fit.
                 self._misfit = event.text.partition(MISFIT)[2]
                 context = self._current
+                if self._records is None:
+                    self._records = LogRecords(self.running.tool)
                 if context is None or not self._records.put(event, self._log_level(context)):
                     return
             case _:
@@ -194,6 +204,7 @@ class ToolCall:
         self._latest, self._wake = context, None
         # One request counts from where it began, and each has a token of its own.
         self._context, self._rising, self.attached = context, _RisingProgress(), True
+        news = self._news = self._news or asyncio.Event()
         try:
             while self.outcome is None or self._has_news:
                 await self._tell_records(context)
@@ -204,8 +215,8 @@ class ToolCall:
                 if self._put:
                     return self._questions()
                 with anyio.move_on_after(HEARTBEAT_SECONDS) as silence:
-                    await self._news.wait()
-                    self._news.clear()
+                    await news.wait()
+                    news.clear()
                 if silence.cancelled_caught:
                     await self._report(context)
             if self._lacking is not None and not self.outcome.ok and _has_errors_for_it(context):
@@ -311,13 +322,14 @@ class ToolCall:
                 future.set_result(answer)
 
     async def _tell_records(self, context: Context) -> None:
-        for params in self._records.take():
+        for params in self._records.take() if self._records is not None else ():
             notification = types.LoggingMessageNotification(params=params)
             await context.session.send_notification(notification, context.request_id)
 
     async def _report(self, context: Context) -> None:
         """Tell the host how far the tool is, if it wants to know; without news, that it runs."""
         rising = self._rising
+        assert rising is not None  # since the request waits for it
         if (said := self._progress) is not None:
             self._progress = None
             done = rising.report(said.done, said.total, said.message)

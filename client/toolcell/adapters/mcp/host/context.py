@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -77,12 +78,12 @@ class HostContext:
 
 def session_id(surroundings: HostContext, meta: Mapping[str, Any]) -> str:
     """The agent's session as it is now; a host that changes it says so in the request."""
-    return _first(meta, SESSION_KEYS) or surroundings.session_id
+    return (_first(meta, SESSION_KEYS) if meta else "") or surroundings.session_id
 
 
 def message_id(meta: Mapping[str, Any], call_id: str) -> str:
     """What in the conversation asked for the call; the call itself where the host does not say."""
-    return _first(meta, MESSAGE_KEYS) or call_id
+    return (_first(meta, MESSAGE_KEYS) if meta else "") or call_id
 
 
 def _is_named(directory: str | None) -> bool:
@@ -128,6 +129,7 @@ def client_name(context: Context) -> str:
     return agent_of(info.client_info.name) if info is not None else ""
 
 
+@lru_cache(64)  # it is asked for each call
 def agent_of(name: str) -> str:
     """The name of a host as the daemon takes it."""
     return clipped(name)[:AGENT_CHARACTERS_MAX]

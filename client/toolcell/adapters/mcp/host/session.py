@@ -235,7 +235,7 @@ class HostSession:
             return None
         session = opened.result()
         name: str = request.params["name"]
-        if name not in session.catalog.tools and (self._lost or name == read_output.READ_OUTPUT.name):
+        if (self._lost or name == read_output.READ_OUTPUT.name) and name not in session.catalog.tools:
             return None
         try:
             return self._start(session, agent, request.meta, name, request.params.get("arguments"), context)

@@ -76,7 +76,7 @@ class State(enum.Enum):
 class Exchange:
     """A request of the host, or a notification, which has no id. What is sent after its end is dropped."""
 
-    __slots__ = ("abort", "conversation", "follow", "id", "state", "task", "token")
+    __slots__ = ("abort", "conversation", "follow", "id", "key", "state", "task", "token")
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class Exchange:
         """`token` is what the host wants progress under; default: it wants none."""
         self.conversation = conversation
         self.id = request_id
+        self.key = None if request_id is None else _key(request_id)
         self.token = token
         self.state = State.OPEN
         self.task: asyncio.Task[None] | None = None
@@ -170,8 +171,9 @@ class Conversation:
     def begin(self, exchange: Exchange, work: Work) -> None:
         """Begin a request of the host, or go on with one that was held: `work` returns its result, or raises PeerError."""
         assert exchange.id is not None
+        assert exchange.key is not None
         self._release(exchange)
-        self._open[_key(exchange.id)] = exchange
+        self._open[exchange.key] = exchange
         exchange.task = self.spawn(self._answer(exchange, exchange.id, work))
         exchange.task.add_done_callback(
             lambda _: self._forget(exchange)
@@ -182,8 +184,8 @@ class Conversation:
 
         `abort` is called if the host cancels it; `follow` is begun when the conversation ends.
         """
-        assert exchange.id is not None
-        self._open[_key(exchange.id)] = exchange
+        assert exchange.key is not None
+        self._open[exchange.key] = exchange
         self._held.add(exchange)
         exchange.abort, exchange.follow = abort, follow
 
@@ -289,10 +291,10 @@ class Conversation:
             await self.write(line)
 
     def _forget(self, exchange: Exchange) -> None:
-        assert exchange.id is not None
+        assert exchange.key is not None
         exchange.state = State.ENDED
-        if self._open.get(_key(exchange.id)) is exchange:
-            del self._open[_key(exchange.id)]
+        if self._open.get(exchange.key) is exchange:
+            del self._open[exchange.key]
 
 
 def _key(request_id: wire.RequestId) -> wire.RequestId:

@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from toolcell.adapters.mcp.host.context import agent_of
 
@@ -62,14 +63,13 @@ class HostInfo:
     capabilities: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class JsonRpcRequest:
+class JsonRpcRequest(NamedTuple):  # a frozen dataclass is made in a step for each field
     """A request that can be answered; or the notification after the handshake, whose id is empty."""
 
     id: RequestId
     method: Method
-    params: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    params: Mapping[str, Any] = MappingProxyType({})
+    meta: Mapping[str, Any] = MappingProxyType({})
     version: str = ""
     """Which version it speaks; "" after the handshake."""
     host: HostInfo | None = None
@@ -117,10 +117,10 @@ class Shape:
 
     def takes(self, params: dict[str, Any]) -> bool:
         """Whether parameters are of that shape."""
-        names = params.keys() - {"_meta"}
-        return self.required <= names <= self.values.keys() and all(
-            self.values[name](params[name]) for name in names
-        )
+        for name, value in params.items():
+            if name != "_meta" and not (name in self.values and self.values[name](value)):
+                return False
+        return self.required <= params.keys()
 
 
 def _is_text(value: object) -> bool:
@@ -151,11 +151,8 @@ SHAPES: Mapping[str, Shape] = {
 
 def read(line: bytes) -> JsonRpcRequest | Cancelled | Response | FailedRequest | None:
     """Read a line; None if it is anything but one of the messages above."""
-    said = _json(line)
-    if not isinstance(said, dict):
-        return None
-    message = cast("dict[str, Any]", said)
-    if message.get("jsonrpc") != "2.0":
+    message = _json(line)
+    if message is None or message.get("jsonrpc") != "2.0":
         return None
     if "method" not in message:
         return _response(message)
@@ -163,16 +160,17 @@ def read(line: bytes) -> JsonRpcRequest | Cancelled | Response | FailedRequest |
         return _notification(message)
     if not message.keys() <= REQUEST or not _is_id(message["id"]):
         return None
-    request_id, method, value = message["id"], message["method"], message.get("params", {})
-    if not isinstance(value, dict) or not isinstance(method, str):
+    request_id: RequestId = message["id"]
+    method: Method = message["method"]
+    params: dict[str, Any] = message.get("params", {})
+    if type(params) is not dict or type(method) is not str:
         return None
-    params = cast("dict[str, Any]", value)
     if method == "initialize":
         return _handshake(request_id, params)
     shape = SHAPES.get(method)
     if shape is None or not shape.takes(params):
         return None
-    request = _enveloped(request_id, cast("Method", method), params)
+    request = _enveloped(request_id, method, params)
     return None if request is None or (shape.enveloped and request.host is None) else request
 
 
@@ -211,14 +209,18 @@ def _notification(message: dict[str, Any]) -> JsonRpcRequest | Cancelled | None:
     return Cancelled(params["requestId"])
 
 
-def _json(line: bytes) -> Any:
-    """What a line has; None if it has something that the SDK reads otherwise."""
+def _json(line: bytes) -> dict[str, Any] | None:
+    """The object that a line has; None if it has none, or something that the SDK reads otherwise."""
     if b"\\ud" in line or b"\\uD" in line:  # half a character is text to Python, and an error to the SDK
         return None
     try:
-        return _decoder.decode(line.decode())
+        text = line.decode()
+        value, end = _decoder.raw_decode(text)
+        if text[end:] != "\n":
+            value = _decoder.decode(text)
     except (ValueError, RecursionError):
         return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def _handshake(request_id: RequestId, value: object) -> JsonRpcRequest | None:
@@ -238,6 +240,8 @@ def _enveloped(request_id: RequestId, method: Method, params: dict[str, Any]) ->
     value = params.get("_meta", {})
     if not isinstance(value, dict):
         return None
+    if not value:
+        return JsonRpcRequest(request_id, method, params)
     meta = cast("dict[str, Any]", value)
     if not _is_id(meta.get("progressToken", 0)) or TRACE in meta:
         return None

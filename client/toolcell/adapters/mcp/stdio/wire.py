@@ -16,8 +16,8 @@ from toolcell.client import ToolInfo
 
 RequestId: TypeAlias = int | str
 
-# `json.dumps` would make one for each line
-_encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+# `json.dumps` would make one for each line. What is written was read from JSON, so no value holds itself.
+_encoder: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSION: Final = "2026-07-28"
 RESERVED: Final = "io.modelcontextprotocol/"
