@@ -18,7 +18,7 @@ from typing import Final
 
 from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
-from toolcelld.protocol.messages import ToWorker
+from toolcelld.protocol.messages import CallHeader, ToWorker
 
 PIPE_BYTES: Final = 256 * 1024
 """As much as a socket holds, so that a long result takes as few switches between the processes."""
@@ -97,7 +97,7 @@ class WorkerChannel(asyncio.Protocol):
         """Replace these secrets in every frame from now on."""
         self.redactor = redactor
 
-    def send(self, message: ToWorker, payload: bytes = b"") -> None:
+    def send(self, message: ToWorker | CallHeader, payload: bytes = b"") -> None:
         """Queue one message; it is dropped if the worker has ended."""
         if len(payload) <= PAYLOAD_BYTES_MAX:
             if (transport := self._transport) is not None and not transport.is_closing():

@@ -35,7 +35,7 @@ from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     DESCRIPTION_BYTES_MAX,
     CallContext,
-    CallMessage,
+    CallHeader,
     EndedMessage,
     ListedMessage,
     from_worker,
@@ -134,7 +134,8 @@ class SharedWorker(Worker):
         if not self.calling:
             cell.stdio.tails.clear()
         self.calling[self.calls] = listener
-        cell.channel.send(CallMessage(seq=self.calls, tool=tool, context=context), arguments)
+        message: CallHeader = {"type": "call", "seq": self.calls, "tool": tool, "context": context}
+        cell.channel.send(message, arguments)
         if cell.ended.done():  # between the lease and now; `_on_ended` had no listener to notify
             cell.loop.call_soon(listener.on_death, cell.ended.result())
         return self.calls

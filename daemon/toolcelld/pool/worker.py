@@ -36,7 +36,7 @@ from toolcelld.pool.startup import StartFailed, Startup
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     CallContext,
-    CallMessage,
+    CallHeader,
     ImportedMessage,
     RetireMessage,
     from_worker,
@@ -132,7 +132,7 @@ class Worker(StateMachine[WorkerState, WorkerEvent], Receiver):
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.forks = False  # whether it is a template, which forks a process for each call
         self.is_forking = False  # a template, which still forks the process of the next call
-        self._held: tuple[CallMessage, bytes] | None = None  # a call that waits for it
+        self._held: tuple[CallHeader, bytes] | None = None  # a call that waits for it
         self._gone: asyncio.Future[bool] | None = None  # whether that of the running call left nothing behind
         self._tmpdirs: TemporaryDirectories | None = None
         self.tmpdir = ""  # the path of its own one inside the cell; empty where it has none
@@ -328,7 +328,7 @@ class Worker(StateMachine[WorkerState, WorkerEvent], Receiver):
         self.listener = listener
         if self.forks:
             self._gone = cell.loop.create_future()
-        message = CallMessage(seq=self.calls, tool=tool, context=context)
+        message: CallHeader = {"type": "call", "seq": self.calls, "tool": tool, "context": context}
         if self.is_forking:
             self._held = message, arguments  # its process has to be known before it can exit
         else:

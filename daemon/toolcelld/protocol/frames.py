@@ -75,16 +75,16 @@ def encode(header: Any, payload: bytes | memoryview = b"") -> bytes:
     Raises:
         FrameError: The header or the payload is over its bound.
     """
-    fields: dict[str, Any] = {}
-    for name in getattr(
-        header, "__slots__", ()
-    ):  # written out: a call of `header_of` costs as much as the JSON
-        if (value := getattr(header, name)) is not None:
-            fields[name] = value
+    fields: dict[str, Any] = header
+    if not isinstance(header, dict):
+        fields = {}
+        for name in header.__slots__:  # written out: a call of `header_of` costs as much as the JSON
+            if (value := getattr(header, name)) is not None:
+                fields[name] = value
     try:
-        text = to_json(fields or header)
+        text = to_json(fields)
     except PydanticSerializationError:
-        text = _encode_any(fields or header).encode("ascii")
+        text = _encode_any(fields).encode("ascii")
     if len(text) > HEADER_BYTES_MAX:
         raise FrameError(f"header of {len(text)} bytes, more than {HEADER_BYTES_MAX}")
     if len(payload) > PAYLOAD_BYTES_MAX:

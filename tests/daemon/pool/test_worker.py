@@ -22,7 +22,7 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import CallListener, Worker
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.protocol.messages import CallContext, ToWorker
+from toolcelld.protocol.messages import CallContext, CallHeader, ToWorker
 from toolcelld.sandbox.policy import OPEN, CellLimits
 
 pytestmark = pytest.mark.anyio
@@ -49,8 +49,8 @@ class FakeCell:
         self.tails: dict[str, bytes] = {}
         self.tail = {"stderr": "\n".join(map(str, range(9)))}.__getitem__
 
-    def send(self, message: ToWorker, payload: bytes = b"") -> None:
-        self.sent.append(message.type)
+    def send(self, message: ToWorker | CallHeader, payload: bytes = b"") -> None:
+        self.sent.append(message["type"] if isinstance(message, dict) else message.type)
 
     def abort(self, sequence: int, reason: str) -> None:
         """The worker ends on its own."""

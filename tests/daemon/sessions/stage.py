@@ -38,7 +38,7 @@ from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.worker import Worker
 from toolcelld.protocol.frames import Frame
-from toolcelld.protocol.messages import AnswerMessage, CallMessage, ReplyMessage, RetireMessage
+from toolcelld.protocol.messages import AnswerMessage, ReplyMessage, RetireMessage
 from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.sandbox.policy import OPEN, CellLimits
 from toolcelld.sessions import registry as registry_module
@@ -87,7 +87,7 @@ class Cell:
 
     def send(self, message: object, _: bytes = b"") -> None:
         match message:
-            case CallMessage(seq=sequence, tool=tool):
+            case {"type": "call", "seq": int() as sequence, "tool": str() as tool}:
                 self._sequence, self._tool = sequence, tool
                 self.answers.clear()
                 self.loop.call_soon(self._run)
