@@ -309,7 +309,7 @@ class StateMachine(Generic[S, E]):
         except KeyError:
             history = ", ".join(self.events) or "nothing"
             raise InvalidTransition(f"{event} while {self.state}, after {history}") from None
-        self.events = (*self.events[1 - EVENTS_MAX :], event)
+        self.events = self.events[1 - EVENTS_MAX :] + (event,)  # noqa: RUF005  # in two thirds of the time
         self.state = target
         if target in self.announced:
             self.on_state()

@@ -68,6 +68,7 @@ FEED_MAX: Final = 20_000
 """What waits for the records, at some kilobyte each: the calls of two seconds, and of more only where the disk hangs."""
 TEXTS: Final = CallSummary._fields.index("accepted_at")
 """The number of leading text fields."""
+_line_of: Final = itemgetter(1)
 
 
 class CallHistory:
@@ -137,13 +138,14 @@ class CallHistory:
         Texts that are shared with other summaries count in full.
         """
         size = VALUES_BYTES + TEXT_BYTES * TEXTS + LINE_BYTES * len(call.story)
-        # Together, and those that can be long by themselves: one wide character widens the text that it is in.
-        texts: Any = call[:TEXTS]
-        size += getsizeof("".join(texts)) + getsizeof("".join(map(itemgetter(1), call.story)))
-        size += getsizeof("".join(call.refusal)) + len(call.arguments) + len(call.result)
+        size += len(call.arguments) + len(call.result)
+        # Together, and one that can be long by itself: one wide character widens the text that it is in.
+        texts: Any = call[:TEXTS] + call.refusal
+        size += getsizeof("".join([*texts, *map(_line_of, call.story)]))
         if (outcome := call.outcome) is not None:
-            size += getsizeof(outcome.message) + len(outcome.metadata)
-            size += OUTPUT_BYTES * (1 + len(outcome.facts.logs))
+            size += len(outcome.metadata) + OUTPUT_BYTES * (1 + len(outcome.facts.logs))
+            if outcome.message:
+                size += getsizeof(outcome.message)
         self.added += 1
         self.feed_records(call)
         if self.observe is not None:
