@@ -93,12 +93,20 @@ class Call(StateMachine[CallState, CallEvent]):
         self._result_bytes = 0
         self.story: deque[tuple[float, str]] = deque([(self.accepted_at, "accepted")], STORY_LINES_MAX)
         self.seconds_left = request.limits.timeout_seconds  # of its own timeout; None without one
-        self.timer: asyncio.TimerHandle | None = None  # while it runs
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._done: asyncio.Future[None] | None = None  # made for who waits for its end
         self.arguments = request.arguments  # until a worker has them, or none will
         self._lease: Lease | None = None
         self._hooks: asyncio.Task[None] | None = None  # while they run, before the call
         self._permission: Permission | None = None  # where a rule asks a person first
+
+    @property
+    def done(self) -> asyncio.Future[None]:
+        """Done when the call has ended; few have somebody who waits for that."""
+        if self._done is None:
+            self._done = asyncio.get_running_loop().create_future()
+            if self.ended:
+                self._done.set_result(None)
+        return self._done
 
     @property
     def ended(self) -> bool:
@@ -166,19 +174,20 @@ class Call(StateMachine[CallState, CallEvent]):
 
     def run_clock(self) -> None:
         """Start or continue its timer."""
-        if self.seconds_left is not None and self.timer is None:
-            self.timer = asyncio.get_running_loop().call_later(self.seconds_left, self.timed_out)
+        deadlines = self.session.deadlines
+        if self.seconds_left is not None and self not in deadlines.due:
+            due = deadlines.due[self] = asyncio.get_running_loop().time() + self.seconds_left
+            if due < deadlines.earliest:
+                deadlines.schedule(due)
 
     def stop_clock(self) -> None:
         """Stop its timer, keeping the time that has passed."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.seconds_left = max(0.0, self.timer.when() - asyncio.get_running_loop().time())
-            self.timer = None
+        if (due := self.session.deadlines.due.pop(self, None)) is not None:
+            self.seconds_left = max(0.0, due - asyncio.get_running_loop().time())
 
     def shorten(self, seconds: float | None) -> None:
         """Run for at most so many seconds from now on; None for as long as before."""
-        if self.timer is not None:
+        if self in self.session.deadlines.due:
             self.stop_clock()
         if seconds is not None and (self.seconds_left is None or seconds < self.seconds_left):
             self.seconds_left = seconds
@@ -333,7 +342,7 @@ class Call(StateMachine[CallState, CallEvent]):
 
     def timed_out(self) -> None:
         """Stop the call because its timeout has passed; a call whose tool is not known yet is refused."""
-        self.timer = self.seconds_left = None
+        self.seconds_left = None
         if self.state is CallState.WAITING_TOOL:
             self.session.on_waited_out(self)
         began = self.run.started if self.run is not None else self.accepted
@@ -372,15 +381,14 @@ class Call(StateMachine[CallState, CallEvent]):
         self._result, self._result_bytes = body[:SHOWN_BYTES_MAX], len(body)
         self.story.append((time.time(), text))
         self.arguments = b""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+        self.session.deadlines.due.pop(self, None)
         if self._hooks is not None:
             self._hooks.cancel()
         if self._permission is not None:
             permission, self._permission = self._permission, None
             permission.close()
-        self.done.set_result(None)
+        if self._done is not None:
+            self._done.set_result(None)
         self.session.on_ended(self, sent)
         # Let go of what holds this call, so that it needs no garbage collection; a busy daemon runs one rarely.
         if self.run is not None:

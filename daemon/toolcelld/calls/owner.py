@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from toolcelld.calls import events
     from toolcelld.calls.call import Call
     from toolcelld.calls.outcomes.moved import Moved
-    from toolcelld.calls.timers import MessageAllowance
+    from toolcelld.calls.timers import Deadlines, MessageAllowance
     from toolcelld.policy.cell_spec import CellSpec
     from toolcelld.pool.fair_queue import Places
     from toolcelld.services import Services
@@ -36,6 +36,7 @@ class Owner(Protocol):
     allowance: MessageAllowance
     places: Places
     hook_places: Places
+    deadlines: Deadlines
 
     def tell(self, event: events.Event) -> None:
         """Queue an event for the client."""

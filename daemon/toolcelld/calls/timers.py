@@ -1,10 +1,14 @@
-"""Timers of a call, which pause while a question is open, the escalation of an abort, and how fast messages are taken."""
+"""The timers of calls, which pause while a question is open, the escalation of an abort, and how fast messages are taken."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from toolcelld.calls.call import Call
 
 WINDOW_SECONDS: Final = 0.02
 UNITS_MAX: Final = 128
@@ -13,6 +17,43 @@ UNIT_BYTES: Final = 4096
 """Of JSON that is parsed or written for a message."""
 REMINDER_SECONDS: Final = 0.01
 """Until the abort signal is repeated for the first time; the interval then doubles."""
+
+
+class Deadlines:
+    """When the timeouts of a session's calls are over, with one timer of the loop for all of them.
+
+    Nearly every call ends long before. So a call takes an entry of a table, and only an earlier deadline than all others
+    sets the timer anew: to set and to stop one for each call takes 8,000 instructions of it.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        # The mutable state: the calls whose clock runs, each with the loop's time of its end, and the timer.
+        self.due: dict[Call, float] = {}
+        self.earliest = math.inf  # when the timer goes off; no call is due before that
+        self._timer: asyncio.TimerHandle | None = None
+
+    def schedule(self, due: float) -> None:
+        """Have the timer go off then, which is earlier than it would."""
+        self.close()
+        self._timer, self.earliest = self._loop.call_at(due, self._look), due
+
+    def close(self) -> None:
+        """Stop the timer: there is no call any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self.earliest = None, math.inf
+
+    def _look(self) -> None:
+        self.close()
+        now = self._loop.time()
+        try:
+            for call in [call for call, due in self.due.items() if due <= now]:
+                if self.due.pop(call, None) is not None:  # the end of another one has not ended it
+                    call.timed_out()
+        finally:  # a look that fails must not be the last one
+            if self.due and (earliest := min(self.due.values())) < self.earliest:
+                self.schedule(earliest)
 
 
 class PausableTimer:

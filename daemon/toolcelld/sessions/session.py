@@ -28,7 +28,7 @@ from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.calls.outcomes.outcome import LEASE_EXPIRED, Kind, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.request import Plan, Request
-from toolcelld.calls.timers import MessageAllowance
+from toolcelld.calls.timers import Deadlines, MessageAllowance
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits, lower
@@ -108,6 +108,7 @@ class Session(StateMachine[SessionState, SessionEvent]):
         self.calls: dict[str, Call] = {}
         self.calls_ended = 0
         self.start_events = StartEvents(self.outbox)
+        self.deadlines = Deadlines()
         self.allowance = MessageAllowance()
         self.always: set[tuple[str, str, str, str]] = set()
         self.places = Places(services.config.daemon.calls_per_session)
@@ -239,6 +240,7 @@ class Session(StateMachine[SessionState, SessionEvent]):
 
     def _closed_for_good(self) -> None:
         self.fire(SessionEvent.EMPTY)
+        self.deadlines.close()
         self._release_if_over()
         self.services.pool.retire_owned(self.id)
         self._pin.close()

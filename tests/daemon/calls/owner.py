@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
-from toolcelld.calls.timers import MessageAllowance
+from toolcelld.calls.timers import Deadlines, MessageAllowance
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import Places
 from toolcelld.services import Services
@@ -36,6 +36,7 @@ class FakeOwner:
         config = SimpleNamespace(max=SimpleNamespace(timeout_seconds=seconds_max))
         own = {"config": config, "log": self._log, "decision": self._decision, **services}
         self.services = cast("Services", SimpleNamespace(**own))
+        self.deadlines = Deadlines()
         self.places = self.hook_places = places or Places(1)
         self.allowance = MessageAllowance()
         self.always: set[tuple[str, str, str, str]] = set()

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcelld.calls.call import Call
 from toolcelld.calls.timers import (
     UNITS_MAX,
     WINDOW_SECONDS,
     AbortEscalation,
+    Deadlines,
     IdleTimer,
     MessageAllowance,
     PausableTimer,
@@ -49,6 +52,57 @@ def on_a_loop(life: Callable[[JumpingLoop], Awaitable[None]]) -> None:
             await life(loop)
 
         runner.run(lived())
+
+
+class Timed:
+    """The clock of a call, and when it was over."""
+
+    def __init__(self, deadlines: Deadlines, loop: JumpingLoop, seconds: int) -> None:
+        self.session = SimpleNamespace(deadlines=deadlines)
+        self.seconds_left = seconds
+        self.begun, self.loop = loop.time(), loop
+        self.over: list[float] = []
+
+    run_clock, stop_clock = Call.run_clock, Call.stop_clock
+
+    def timed_out(self) -> None:
+        self.over.append(self.loop.time() - self.begun)
+
+
+@given(st.lists(st.tuples(WHOLE, WHOLE, WHOLE), max_size=10))
+def test_each_call_is_over_at_its_own_timeout_unless_it_has_ended(calls: list[tuple[int, int, int]]) -> None:
+    async def life(loop: JumpingLoop) -> None:
+        deadlines = Deadlines()
+
+        async def call(after: int, seconds: int, ends: int) -> None:
+            await asyncio.sleep(after)
+            timed = Timed(deadlines, loop, seconds)
+            Timed.run_clock(cast("Call", timed))
+            await asyncio.sleep(ends + 0.5)
+            Timed.stop_clock(cast("Call", timed))
+            await asyncio.sleep(30)
+            assert timed.over == ([seconds] if seconds <= ends else [])
+
+        await asyncio.gather(*(call(*each) for each in calls))
+        assert not deadlines.due
+
+    on_a_loop(life)
+
+
+def test_the_timer_of_deadlines_goes_off_for_the_earliest() -> None:
+    async def life(loop: JumpingLoop) -> None:
+        deadlines = Deadlines()
+        late, early = (Timed(deadlines, loop, seconds) for seconds in (9, 4))
+        for timed in (late, early):
+            Timed.run_clock(cast("Call", timed))
+        assert deadlines.earliest == 4
+        await asyncio.sleep(5)
+        assert (early.over, late.over, deadlines.earliest) == ([4], [], 9)
+        deadlines.close()
+        await asyncio.sleep(10)
+        assert late.over == []
+
+    on_a_loop(life)
 
 
 @given(st.lists(st.tuples(WHOLE, WHOLE), max_size=10), WHOLE)
