@@ -7,7 +7,8 @@ loop of a worker without a cell (`worker_loop`), whose daemon is this one. It is
 work too. What the process does by itself in the same time is counted as well, and subtracted, as valgrind makes it fifty
 times slower. The least of five runs is printed. A daemon's workers are not counted: they are programs of their own. A daemon
 commits the calls of a tenth of a second at once to the records; as calls are so slow here, it does so after a number of them,
-25 by default. `--no-records` leaves that away.
+25 by default. `--no-records` leaves that away. A call that takes so long would meet timers that it never meets else, so they
+are put off.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ __all__ = ["instructions"]
 WARM_CALLS: Final = 60
 RUNS: Final = 5
 START_SECONDS_MAX: Final = 300.0
+LATER_SECONDS: Final = 3600.0
+"""Until what would be done in between: announcing a call that has not ended, and looking at its worker."""
 CONTROLLED: Final = "TOOLCELL_COUNTED"
 """The variable of the process that is counted: after how many calls they are committed."""
 
@@ -241,9 +244,13 @@ def serve() -> None:
     """Run the daemon, which handles no signal that valgrind keeps for itself."""
     from toolcelld import linux
     from toolcelld.__main__ import main as serve_calls
+    from toolcelld.calls import limit_monitor
+    from toolcelld.pool import idle_watch
+    from toolcelld.sessions import outbox
 
     linux.UNUSED_SIGNALS = linux.UNUSED_SIGNALS[:-1]  # type: ignore[misc]
     _commit_each(int(os.environ[CONTROLLED]))
+    outbox.DELAY_SECONDS = limit_monitor.INTERVAL_SECONDS = idle_watch.LOOK_SECONDS = LATER_SECONDS  # type: ignore[misc]
     serve_calls()
 
 
