@@ -45,7 +45,7 @@ class Called:
 CALLS: Final = {
     "README.md": [
         Called("words", "3", {"path": "LICENSE"}),
-        Called("stuck", "0.1 s; it stopped by itself", kind="timed_out"),
+        Called("stuck", "1.0 s; it stopped by itself", kind="timed_out"),
     ],
     "docs/agents/mcp.md": [Called("release", "2.0: Faster", {"notes": "It is faster."})],
     "docs/client.md": [Called("report", "3 rows", {"rows": 3})],
@@ -86,8 +86,8 @@ def parameters(kind: str) -> pytest.MarkDecorator:
 
 def write_tools(daemon: RunningDaemon, *files: Block) -> None:
     for block in files:
-        # The time-out of `stuck`, which a person would wait for.
-        daemon.tool(stem_of(block), block.text.replace("(timeout=5)", "(timeout=0.1)"))
+        # The time-out of `stuck`, which a person would wait for; a worker can take a part of it to start.
+        daemon.tool(stem_of(block), block.text.replace("(timeout=5)", "(timeout=1)"))
 
 
 async def yes(ask: Ask) -> Answer:

@@ -105,6 +105,40 @@ def test_the_timer_of_deadlines_goes_off_for_the_earliest() -> None:
     on_a_loop(life)
 
 
+def test_a_call_that_another_one_ends_in_the_same_turn_is_not_over_too() -> None:
+    async def life(loop: JumpingLoop) -> None:
+        deadlines = Deadlines()
+        first, second = Timed(deadlines, loop, 4), Timed(deadlines, loop, 4)
+        for timed in (first, second):
+            Timed.run_clock(cast("Call", timed))
+        first.timed_out = lambda: Timed.stop_clock(cast("Call", second))  # type: ignore[method-assign]
+        await asyncio.sleep(5)
+        assert second.over == []
+        assert not deadlines.due
+
+    on_a_loop(life)
+
+
+def test_a_timeout_that_fails_loses_no_other_one() -> None:
+    async def life(loop: JumpingLoop) -> None:
+        deadlines = Deadlines()
+        failing, other = Timed(deadlines, loop, 4), Timed(deadlines, loop, 4)
+        for timed in (failing, other):
+            Timed.run_clock(cast("Call", timed))
+
+        def fail() -> None:
+            raise RuntimeError("a mistake of ours")
+
+        failing.timed_out = fail  # type: ignore[method-assign]
+        failures: list[object] = []
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        await asyncio.sleep(5)
+        assert [str(failure) for failure in failures] == ["a mistake of ours"]
+        assert other.over == [4]
+
+    on_a_loop(life)
+
+
 @given(st.lists(st.tuples(WHOLE, WHOLE), max_size=10), WHOLE)
 def test_a_clock_expires_once_after_so_much_running(spans: list[tuple[int, int]], seconds: int) -> None:
     async def life(loop: JumpingLoop) -> None:
