@@ -339,8 +339,8 @@ def interrupted() -> str:
         beats.append(1)
 
     signal.signal(signal.SIGALRM, beat)
+    os.mkdir("storm")  # Python does not repeat it for a signal that comes before the guard has the question
     signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-    os.mkdir("storm")
     for number in range(2000):  # made twice, the second one would find it
         os.close(os.open(f"storm/{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     signal.setitimer(signal.ITIMER_REAL, 0)
