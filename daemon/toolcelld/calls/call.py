@@ -93,7 +93,7 @@ class Call(StateMachine[CallState, CallEvent]):
         self._result_bytes = 0
         self.story: deque[tuple[float, str]] = deque([(self.accepted_at, "accepted")], STORY_LINES_MAX)
         self.seconds_left = request.limits.timeout_seconds  # of its own timeout; None without one
-        self._done: asyncio.Future[None] | None = None  # made for who waits for its end
+        self._done: asyncio.Future[None] | None = None  # see `done`
         self.arguments = request.arguments  # until a worker has them, or none will
         self._lease: Lease | None = None
         self._hooks: asyncio.Task[None] | None = None  # while they run, before the call
@@ -101,7 +101,7 @@ class Call(StateMachine[CallState, CallEvent]):
 
     @property
     def done(self) -> asyncio.Future[None]:
-        """Done when the call has ended; few have somebody who waits for that."""
+        """Done when the call has ended; made when it is first read, as the end of few calls is awaited."""
         if self._done is None:
             self._done = asyncio.get_running_loop().create_future()
             if self.ended:

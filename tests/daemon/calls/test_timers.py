@@ -62,11 +62,13 @@ class Timed:
         self.seconds_left = seconds
         self.begun, self.loop = loop.time(), loop
         self.over: list[float] = []
+        self.on_over: Callable[[], object] = lambda: None
 
     run_clock, stop_clock = Call.run_clock, Call.stop_clock
 
     def timed_out(self) -> None:
         self.over.append(self.loop.time() - self.begun)
+        self.on_over()
 
 
 @given(st.lists(st.tuples(WHOLE, WHOLE, WHOLE), max_size=10))
@@ -105,13 +107,19 @@ def test_the_timer_of_deadlines_goes_off_for_the_earliest() -> None:
     on_a_loop(life)
 
 
+def due_at_once(loop: JumpingLoop) -> tuple[Deadlines, Timed, Timed]:
+    """Two calls whose timeouts are over at the same time, in four seconds."""
+    deadlines = Deadlines()
+    first, second = Timed(deadlines, loop, 4), Timed(deadlines, loop, 4)
+    for timed in (first, second):
+        Timed.run_clock(cast("Call", timed))
+    return deadlines, first, second
+
+
 def test_a_call_that_another_one_ends_in_the_same_turn_is_not_over_too() -> None:
     async def life(loop: JumpingLoop) -> None:
-        deadlines = Deadlines()
-        first, second = Timed(deadlines, loop, 4), Timed(deadlines, loop, 4)
-        for timed in (first, second):
-            Timed.run_clock(cast("Call", timed))
-        first.timed_out = lambda: Timed.stop_clock(cast("Call", second))  # type: ignore[method-assign]
+        deadlines, first, second = due_at_once(loop)
+        first.on_over = lambda: Timed.stop_clock(cast("Call", second))
         await asyncio.sleep(5)
         assert second.over == []
         assert not deadlines.due
@@ -121,15 +129,12 @@ def test_a_call_that_another_one_ends_in_the_same_turn_is_not_over_too() -> None
 
 def test_a_timeout_that_fails_loses_no_other_one() -> None:
     async def life(loop: JumpingLoop) -> None:
-        deadlines = Deadlines()
-        failing, other = Timed(deadlines, loop, 4), Timed(deadlines, loop, 4)
-        for timed in (failing, other):
-            Timed.run_clock(cast("Call", timed))
+        _, failing, other = due_at_once(loop)
 
         def fail() -> None:
             raise RuntimeError("a mistake of ours")
 
-        failing.timed_out = fail  # type: ignore[method-assign]
+        failing.on_over = fail
         failures: list[object] = []
         loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
         await asyncio.sleep(5)
